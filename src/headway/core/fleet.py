@@ -1,0 +1,253 @@
+"""Devices, slots, replicas and running batches: what there is to run on, and what runs.
+
+A replica's life is the table `REPLICA_TRANSITIONS`; this file knows no request.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIndex
+from headway.core.params import DeviceParams
+from headway.core.ports import SlotOption
+from headway.core.request import SlotClass
+from headway.core.timers import Timer
+from headway.core.waiting import Entry, TimerItem
+from headway.errors import InvalidTransitionError
+
+__all__ = [
+    "REPLICA_TRANSITIONS",
+    "Batch",
+    "Device",
+    "Fleet",
+    "Replica",
+    "ReplicaState",
+    "ReplicaStep",
+]
+
+
+class ReplicaState(StrEnum):
+    """Where a loaded copy of a model stands. LOST waits for its worker to come back."""
+
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    DRAINING = "draining"
+    LOST = "lost"
+    STOPPED = "stopped"
+
+
+class ReplicaStep(StrEnum):
+    """What may happen to a replica."""
+
+    LOAD = "load"
+    WARM = "warm"
+    FAIL = "fail"
+    DRAIN = "drain"
+    STOP = "stop"
+    LOSE = "lose"
+    RESTART = "restart"
+
+
+_S = ReplicaState
+_E = ReplicaStep
+
+REPLICA_TRANSITIONS: Final[dict[tuple[ReplicaState, ReplicaStep], ReplicaState]] = {
+    (_S.LOADING, _E.LOAD): _S.WARMING,
+    (_S.LOADING, _E.FAIL): _S.STOPPED,
+    (_S.LOADING, _E.DRAIN): _S.DRAINING,
+    (_S.LOADING, _E.LOSE): _S.LOST,
+    (_S.WARMING, _E.WARM): _S.READY,
+    (_S.WARMING, _E.FAIL): _S.STOPPED,
+    (_S.WARMING, _E.DRAIN): _S.DRAINING,
+    (_S.WARMING, _E.LOSE): _S.LOST,
+    (_S.READY, _E.DRAIN): _S.DRAINING,
+    (_S.READY, _E.LOSE): _S.LOST,
+    (_S.DRAINING, _E.STOP): _S.STOPPED,
+    (_S.DRAINING, _E.LOSE): _S.STOPPED,
+    (_S.LOST, _E.RESTART): _S.LOADING,
+    (_S.LOST, _E.DRAIN): _S.STOPPED,
+}
+
+
+class Replica:
+    """One loaded copy of a model on one device."""
+
+    __slots__ = (
+        "device",
+        "has_served",
+        "is_current",
+        "is_unloading",
+        "loss_count",
+        "model",
+        "replica_id",
+        "running",
+        "state",
+        "version",
+    )
+
+    def __init__(
+        self, replica_id: ReplicaId, model: ModelName, version: str, device: "Device"
+    ) -> None:
+        self.replica_id = replica_id
+        self.model = model
+        self.version = version
+        self.device = device
+        self.state = ReplicaState.LOADING
+        self.running = 0
+        self.loss_count = 0
+        """Losses since a batch last finished here; sets the restart delay."""
+        self.has_served = False
+        """It was ready once, so a failure to come back is retried."""
+        self.is_current = False
+        """It belongs to the load that serves now; a reload's replicas join all at once."""
+        self.is_unloading = False
+
+    def step(self, step: ReplicaStep) -> None:
+        """Move along the table.
+
+        Raises:
+            InvalidTransitionError: the table has no such entry; nothing was changed.
+        """
+        after = REPLICA_TRANSITIONS.get((self.state, step))
+        if after is None:
+            raise InvalidTransitionError(
+                f"replica {self.replica_id} of `{self.model}` cannot {step} while {self.state}"
+            )
+        self.state = after
+
+
+class Batch:
+    """Requests that run together. Members that ended early stay, so that rows keep their place."""
+
+    __slots__ = (
+        "batch_id",
+        "hang",
+        "live_count",
+        "members",
+        "model",
+        "replica",
+        "rows",
+        "slot",
+        "slot_class",
+        "started_at_ns",
+    )
+
+    def __init__(
+        self, batch_id: BatchId, model: ModelName, replica: Replica, slot: SlotIndex
+    ) -> None:
+        self.batch_id = batch_id
+        self.model = model
+        self.replica = replica
+        self.slot = slot
+        self.slot_class = SlotClass.HIGH
+        self.members: list[Entry] = []
+        self.rows = 0
+        self.live_count = 0
+        self.started_at_ns = 0
+        self.hang: Timer[TimerItem] | None = None
+
+
+class Device:
+    """Slots in lanes. Invariants: a slot holds one batch or none; counts match the slots."""
+
+    __slots__ = ("free", "lane_running", "name", "slot_lanes", "slots")
+
+    def __init__(self, params: DeviceParams) -> None:
+        self.name = params.name
+        self.slot_lanes = params.slot_lanes
+        self.slots: list[Batch | None] = [None] * len(params.slot_lanes)
+        self.lane_running: dict[int, int] = dict.fromkeys(params.slot_lanes, 0)
+        self.free = len(params.slot_lanes)
+
+    def occupy(self, batch: Batch) -> None:
+        """Give the batch its slot."""
+        assert self.slots[batch.slot] is None, "a slot runs one batch at a time"
+        self.slots[batch.slot] = batch
+        self.lane_running[self.slot_lanes[batch.slot]] += 1
+        self.free -= 1
+
+    def release(self, batch: Batch) -> None:
+        """Take the slot back."""
+        assert self.slots[batch.slot] is batch, "only the batch that holds a slot gives it back"
+        self.slots[batch.slot] = None
+        self.lane_running[self.slot_lanes[batch.slot]] -= 1
+        self.free += 1
+
+    def free_slots(self, replica: Replica) -> Iterator[SlotOption]:
+        """The slots that a replica may use now, in order."""
+        for slot, batch in enumerate(self.slots):
+            if batch is None:
+                lane = self.slot_lanes[slot]
+                yield SlotOption(
+                    replica.replica_id, self.name, SlotIndex(slot), lane, self.lane_running[lane]
+                )
+
+
+class Fleet:
+    """All devices, replicas and running batches."""
+
+    __slots__ = ("batches", "by_model", "devices", "replicas", "slots")
+
+    def __init__(self, devices: tuple[DeviceParams, ...]) -> None:
+        self.devices: dict[DeviceName, Device] = {d.name: Device(d) for d in devices}
+        self.replicas: dict[ReplicaId, Replica] = {}
+        self.by_model: dict[ModelName, list[Replica]] = {}
+        self.batches: dict[BatchId, Batch] = {}
+        self.slots = sum(len(d.slot_lanes) for d in devices)
+
+    @property
+    def free_slots(self) -> int:
+        """Slots that run nothing, over all devices."""
+        return self.slots - len(self.batches)
+
+    def add(self, replica: Replica) -> None:
+        """Know a new replica."""
+        self.replicas[replica.replica_id] = replica
+        self.by_model.setdefault(replica.model, []).append(replica)
+
+    def forget(self, replica: Replica) -> None:
+        """Drop a stopped replica."""
+        del self.replicas[replica.replica_id]
+        siblings = self.by_model[replica.model]
+        siblings.remove(replica)
+        if not siblings:
+            del self.by_model[replica.model]
+
+    def find_batch(self, batch_id: BatchId) -> Batch | None:
+        """A running batch; None when its worker was lost and it has been failed already."""
+        return self.batches.get(batch_id)
+
+    def of(self, model: ModelName) -> list[Replica]:
+        """A copy of a model's replicas, oldest first."""
+        return list(self.by_model.get(model, ()))
+
+    def options(self, model: ModelName, version: str) -> list[SlotOption]:
+        """Free slots for a batch of a model; a version that is asked for may be draining."""
+        options: list[SlotOption] = []
+        for replica in self.by_model.get(model, ()):
+            if replica.device.free and can_take(replica, version):
+                options.extend(replica.device.free_slots(replica))
+        return options
+
+    def start(self, batch: Batch, now_ns: int) -> None:
+        """A batch takes its slot."""
+        batch.started_at_ns = now_ns
+        batch.replica.device.occupy(batch)
+        batch.replica.running += 1
+        self.batches[batch.batch_id] = batch
+
+    def finish(self, batch: Batch) -> None:
+        """A batch gives its slot back."""
+        batch.replica.device.release(batch)
+        batch.replica.running -= 1
+        del self.batches[batch.batch_id]
+
+
+def can_take(replica: Replica, version: str) -> bool:
+    """Current, ready, of the version asked for; a draining one still serves who asked for it."""
+    if replica.is_unloading:
+        return False
+    if replica.state is ReplicaState.READY:
+        return replica.is_current and (not version or replica.version == version)
+    return replica.state is ReplicaState.DRAINING and bool(version) and replica.version == version

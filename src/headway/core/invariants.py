@@ -1,0 +1,99 @@
+"""The kernel's laws, checked from outside after every event in tests and never in production."""
+
+from headway.core.fleet import ReplicaState
+from headway.core.kernel import Kernel
+from headway.core.request import RequestState
+from headway.errors import InvariantError
+
+__all__ = ["check_invariants"]
+
+
+def check_invariants(kernel: Kernel) -> None:
+    """Every law of the kernel, or the first that does not hold.
+
+    Raises:
+        InvariantError: naming the law and the numbers.
+    """
+    _check_conservation(kernel)
+    _check_limits(kernel)
+    _check_slots(kernel)
+    _check_replicas(kernel)
+    _check_work_conserving(kernel)
+    _check_timers(kernel)
+
+
+def _require(holds: bool, law: str) -> None:  # noqa: FBT001 - the one place a law is a boolean
+    if not holds:
+        raise InvariantError(law)
+
+
+def _check_conservation(kernel: Kernel) -> None:
+    waiting = [e for e in kernel.live.values() if e.state is RequestState.WAITING]
+    running = [e for e in kernel.live.values() if e.state is RequestState.RUNNING]
+    _require(len(waiting) + len(running) == len(kernel.live), "a live request waits or runs")
+    _require(
+        kernel.arrived_count == len(kernel.live) + kernel.ended_count,
+        f"arrived {kernel.arrived_count} = waiting {len(waiting)} + running {len(running)}"
+        f" + ended {kernel.ended_count}",
+    )
+    _require(kernel.waiting_count == len(waiting), "waiting_count counts the waiting")
+    _require(
+        kernel.waiting_bytes == sum(e.request.payload_bytes for e in waiting),
+        "waiting_bytes sums the waiting payloads",
+    )
+    in_batches = sum(b.live_count for b in kernel.fleet.batches.values())
+    _require(in_batches == len(running), "every running request is in a batch, once")
+    queued = sum(q.count for q in kernel.queues.values())
+    _require(queued == len(waiting), "every waiting request is in a queue, once")
+
+
+def _check_limits(kernel: Kernel) -> None:
+    _require(kernel.waiting_count <= kernel.params.requests_max, "requests_max holds")
+    _require(kernel.waiting_bytes <= kernel.params.bytes_max, "bytes_max holds")
+    for name, queue in kernel.queues.items():
+        buckets = queue.buckets.values()
+        _require(queue.count == sum(b.count for b in buckets), f"`{name}` counts its buckets")
+        _require(queue.rows == sum(b.rows for b in buckets), f"`{name}` sums its rows")
+        _require(all(b.count > 0 for b in buckets), f"`{name}` keeps no empty bucket")
+    for batch in kernel.fleet.batches.values():
+        _require(
+            batch.rows == sum(e.request.rows for e in batch.members), "batch rows are its members'"
+        )
+        _require(
+            batch.live_count == sum(e.batch is batch for e in batch.members),
+            "live_count counts members that have not ended",
+        )
+
+
+def _check_slots(kernel: Kernel) -> None:
+    for device in kernel.fleet.devices.values():
+        held = [b for b in device.slots if b is not None]
+        _require(device.free == len(device.slots) - len(held), f"`{device.name}` counts free slots")
+        for batch in held:
+            _require(kernel.fleet.batches.get(batch.batch_id) is batch, "a held slot runs a batch")
+    held_count = sum(b is not None for d in kernel.fleet.devices.values() for b in d.slots)
+    _require(held_count == len(kernel.fleet.batches), "no slot is leaked, none held twice")
+
+
+def _check_replicas(kernel: Kernel) -> None:
+    for replica in kernel.fleet.replicas.values():
+        running = sum(b.replica is replica for b in kernel.fleet.batches.values())
+        _require(replica.running == running, "a replica counts its batches")
+        _require(replica.state is not ReplicaState.STOPPED, "a stopped replica is forgotten")
+        if replica.is_unloading:
+            _require(running == 0, "a replica that unloads runs nothing")
+
+
+def _check_work_conserving(kernel: Kernel) -> None:
+    for queue in kernel.queues.values():
+        for _, bucket in queue.due_buckets():
+            options = kernel.fleet.options(queue.params.name, bucket.version)
+            head = bucket.head()
+            if options and head is not None:
+                held = kernel.policy.placement.place(head.request, options, 0) is None
+                _require(held, f"due work of `{queue.params.name}` waits beside a free slot")
+
+
+def _check_timers(kernel: Kernel) -> None:
+    for entry in kernel.live.values():
+        _require(entry.expiry is not None, "every live request has its expiry timer")

@@ -1,0 +1,504 @@
+"""The scheduler as a pure state machine: `handle(event, now_ns) -> list[Command]`.
+
+Knows requests, queues, slots and a policy's five decisions. Never a clock, a loop, a tensor or a
+socket: drivers tell it what happened and when, and carry out what it says. The same object runs
+under asyncio and in the simulator, and the same events give the same commands in both.
+
+The life of a request here: `_arrive` refuses or queues it; `_dispatch` forms a batch when a slot
+is free and the policy agrees; `_finish` answers its rows. Its deadline ends it wherever it is
+(`_expire`), as does its client (`_cancel`). What ended early inside a running batch keeps its
+place in it, so that every other row still goes to its own caller.
+"""
+
+from typing import assert_never
+
+from headway.core.commands import (
+    Cancel,
+    CancelBatch,
+    Command,
+    Complete,
+    Dispatch,
+    Expire,
+    Fail,
+    Reject,
+    ReplaceWorker,
+    SetTimer,
+)
+from headway.core.events import (
+    BatchFailed,
+    BatchFinished,
+    DrainStarted,
+    Event,
+    ModelLoadRequested,
+    ModelUnloadRequested,
+    ReplicaLoaded,
+    ReplicaLoadFailed,
+    ReplicasLost,
+    ReplicaStopped,
+    ReplicaWarmed,
+    RequestArrived,
+    RequestCancelled,
+    TimerFired,
+)
+from headway.core.fleet import Batch, Fleet
+from headway.core.lifecycle import Lifecycle, members_alive
+from headway.core.names import BatchId, ModelName, RequestId
+from headway.core.params import KernelParams, ModelParams
+from headway.core.ports import LoadView, Policy, SlotOption
+from headway.core.request import (
+    TRANSITIONS,
+    ExpireReason,
+    RejectReason,
+    Request,
+    RequestState,
+    RequestStep,
+    SlotClass,
+    Stage,
+)
+from headway.core.timers import TimerQueue
+from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
+from headway.errors import InvalidTransitionError
+
+__all__ = ["Kernel"]
+
+_WAITING = RequestState.WAITING
+_RUNNING = RequestState.RUNNING
+
+
+class Kernel:
+    """All decisions of one engine.
+
+    Invariants: arrived = waiting + running + ended; one outcome a request; no limit exceeded; a
+    slot holds one batch; no free slot while due work could use it, unless the policy holds it.
+    Cost: O(log n) in waiting requests, O(m) in models with due work when a slot frees.
+    """
+
+    def __init__(self, params: KernelParams, policy: Policy) -> None:
+        self.params = params
+        self.policy = policy
+        self.fleet = Fleet(params.devices)
+        self.queues: dict[ModelName, ModelQueue] = {}
+        self.live: dict[RequestId, Entry] = {}
+        self.timers: TimerQueue[TimerItem] = TimerQueue()
+        self.lifecycle = Lifecycle(params, self.fleet, self.timers)
+        self.waiting_count = 0
+        self.waiting_bytes = 0
+        self.arrived_count = 0
+        self.ended_count = 0
+        self.is_draining = False
+        self._now_ns = 0
+        self._batch_seq = 0
+        self._armed_at_ns: int | None = None
+
+    def handle(self, event: Event, now_ns: int) -> list[Command]:
+        """Take one fact, change state, say what to do.
+
+        Raises:
+            InternalError: a bug in the kernel or a driver; the engine must stop.
+        """
+        assert now_ns >= self._now_ns, f"time went back from {self._now_ns} to {now_ns}"
+        self._now_ns = now_ns
+        out: list[Command] = []
+        match event:
+            case RequestArrived():
+                self._arrive(event.request, out)
+            case BatchFinished():
+                self._finish(event, out)
+            case TimerFired():
+                self._wake(out)
+            case RequestCancelled():
+                self._cancel(event.request_id, out)
+            case BatchFailed():
+                self._fail_batch(event, out)
+            case _:
+                self._change_models(event, out)
+        self._rearm(out)
+        return out
+
+    def load_view(self, queue: ModelQueue | None = None) -> LoadView:
+        """How full things are, for one model or over all."""
+        rows = queue.rows if queue is not None else sum(q.rows for q in self.queues.values())
+        count = queue.count if queue is not None else self.waiting_count
+        return LoadView(count, rows, self.fleet.slots, self.fleet.free_slots)
+
+    def _arrive(self, request: Request, out: list[Command]) -> None:
+        assert request.request_id not in self.live, "request ids are never used again"
+        self.arrived_count += 1
+        queue = self.queues.get(request.model)
+        retry_after_ns = 0
+        reason = self._refusal(request, queue)
+        if reason is None:
+            assert queue is not None, "a request without a queue was refused above"
+            refusal = self.policy.admission.refuse(
+                request, LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots),
+                self._now_ns,
+            )
+            if refusal is None:
+                self._admit(request, queue, out)
+                return
+            reason, retry_after_ns = RejectReason.PREDICTED_LATE, refusal.retry_after_ns
+        elif queue is not None:
+            retry_after_ns = self._retry_after_ns(queue)
+        self.ended_count += 1
+        out.append(
+            Reject(request_id=request.request_id, reason=reason, retry_after_ns=retry_after_ns)
+        )
+
+    def _refusal(self, request: Request, queue: ModelQueue | None) -> RejectReason | None:
+        """The hard limits, cheapest and most telling first."""
+        if self.is_draining:
+            return RejectReason.DRAINING
+        if queue is None or self.lifecycle.is_closing(request.model):
+            return RejectReason.MODEL_NOT_FOUND
+        if request.version and not self.lifecycle.serves_version(request.model, request.version):
+            return RejectReason.MODEL_NOT_FOUND
+        if request.deadline_at_ns <= self._now_ns:
+            return RejectReason.DEADLINE_PAST
+        params = queue.params
+        if request.rows > params.batch_rows_max and params.can_batch:
+            return RejectReason.TOO_MANY_ROWS
+        if queue.count >= params.queue_requests_max:
+            return RejectReason.MODEL_QUEUE_FULL
+        if self.waiting_count >= self.params.requests_max:
+            return RejectReason.SERVER_QUEUE_FULL
+        if queue.payload_bytes + request.payload_bytes > params.queue_bytes_max:
+            return RejectReason.MODEL_BYTES_FULL
+        if self.waiting_bytes + request.payload_bytes > self.params.bytes_max:
+            return RejectReason.SERVER_BYTES_FULL
+        if not self.lifecycle.has_hope(request.model):
+            return RejectReason.MODEL_UNAVAILABLE
+        return None
+
+    def _retry_after_ns(self, queue: ModelQueue) -> int:
+        """Predicted time until what waits now is done, within the configured range."""
+        params = queue.params
+        each_ns = self.policy.predictor.service_ns(params.name, params.batch_rows_max)
+        batches = -(-queue.rows // params.batch_rows_max)
+        wait_ns = batches * each_ns // max(1, self.fleet.slots)
+        return max(self.params.retry_after_ns_min, min(self.params.retry_after_ns_max, wait_ns))
+
+    def _admit(self, request: Request, queue: ModelQueue, out: list[Command]) -> None:
+        entry = Entry(request, (*self.policy.ordering.key(request), self.arrived_count))
+        self._step(entry, RequestStep.ADMIT)
+        self.live[request.request_id] = entry
+        self.waiting_count += 1
+        self.waiting_bytes += request.payload_bytes
+        entry.expiry = self.timers.push(request.deadline_at_ns, entry)
+        bucket = queue.push(entry)
+        if not bucket.is_due:
+            self._consider(bucket, queue)
+        if bucket.is_due and self.fleet.free_slots:
+            self._dispatch(out)
+
+    def _consider(self, bucket: Bucket, queue: ModelQueue) -> None:
+        """Mark a bucket due, or set the instant at which it will be."""
+        due_at_ns = self.policy.batching.due_at_ns(bucket, queue.params)
+        if bucket.linger is not None:
+            self.timers.cancel(bucket.linger)
+            bucket.linger = None
+        if due_at_ns <= self._now_ns:
+            queue.mark_due(bucket)
+        else:
+            bucket.linger = self.timers.push(due_at_ns, bucket)
+
+    def _dispatch(self, out: list[Command]) -> None:
+        """Start batches until no free slot can be used. Never recurses."""
+        while self.fleet.free_slots and self._dispatch_one(out):
+            pass
+
+    def _dispatch_one(self, out: list[Command]) -> bool:
+        heads = [h for q in self.queues.values() if q.count and (h := q.due_head()) is not None]
+        if not heads:
+            return False
+        _, first = min(heads)
+        if self._try_start(first, out):
+            return True
+        rest = sorted(p for q in self.queues.values() if q.count for p in q.due_buckets())
+        return any(self._try_start(bucket, out) for _, bucket in rest if bucket is not first)
+
+    def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
+        """Start the bucket's batch; True when something changed, be it only an expiry."""
+        queue = bucket.model
+        options = self.fleet.options(queue.params.name, bucket.version)
+        head = bucket.head()
+        if not options or head is None:
+            return False
+        choice = self.policy.placement.place(head.request, options, self._now_ns)
+        if choice is None:
+            return False
+        entries = self._take(bucket, queue, out)
+        if entries:
+            self._start(entries, queue, choice, out)
+        if bucket.count:
+            bucket.is_due = False
+            self._consider(bucket, queue)
+        return True
+
+    def _take(self, bucket: Bucket, queue: ModelQueue, out: list[Command]) -> list[Entry]:
+        """Pop the batch's members in order of service; those who cannot make it are expired."""
+        rows_max = self.policy.batching.rows_max(bucket, queue.params)
+        predictor = self.policy.predictor
+        taken: list[Entry] = []
+        rows = 0
+        while (entry := bucket.head()) is not None:
+            request = entry.request
+            floor_ns = predictor.floor_ns(request.model, request.rows)
+            if self._now_ns + floor_ns >= request.deadline_at_ns:
+                self._expire(entry, ExpireReason.HOPELESS, out)
+                continue
+            if taken and rows + request.rows > rows_max:
+                break
+            self._step(entry, RequestStep.DISPATCH)
+            self._leave_queue(entry, queue)
+            taken.append(entry)
+            rows += request.rows
+            if rows >= rows_max:
+                break
+        return taken
+
+    def _start(
+        self, entries: list[Entry], queue: ModelQueue, choice: SlotOption, out: list[Command]
+    ) -> None:
+        self._batch_seq += 1
+        replica = self.fleet.replicas[choice.replica_id]
+        batch = Batch(BatchId(self._batch_seq), queue.params.name, replica, choice.slot)
+        batch.members = entries
+        batch.live_count = len(entries)
+        batch.rows = sum(e.request.rows for e in entries)
+        if self.policy.class_slots and all(
+            e.request.slot_class is SlotClass.LOW for e in entries
+        ):
+            batch.slot_class = SlotClass.LOW
+        for entry in entries:
+            entry.batch = batch
+        self.fleet.start(batch, self._now_ns)
+        batch.hang = self.timers.push(self._now_ns + queue.params.batch_ns_max, batch)
+        out.append(
+            Dispatch(
+                batch_id=batch.batch_id,
+                replica_id=choice.replica_id,
+                model=queue.params.name,
+                device=choice.device,
+                slot=choice.slot,
+                slot_class=batch.slot_class,
+                rows=batch.rows,
+                request_ids=tuple(e.request.request_id for e in entries),
+            )
+        )
+
+    def _finish(self, event: BatchFinished, out: list[Command]) -> None:
+        batch = self.fleet.find_batch(event.batch_id)
+        if batch is None:
+            return
+        service_ns = self._now_ns - batch.started_at_ns
+        for entry in batch.members:
+            if entry.batch is batch:
+                self._end(entry, RequestStep.COMPLETE)
+                out.append(
+                    Complete(
+                        request_id=entry.request.request_id,
+                        batch_id=batch.batch_id,
+                        batch_rows=batch.rows,
+                        queue_delay_ns=batch.started_at_ns - entry.request.arrived_at_ns,
+                        service_ns=service_ns,
+                    )
+                )
+        self.policy.predictor.observe(batch.model, batch.rows, service_ns)
+        batch.replica.loss_count = 0
+        self._free(batch, out)
+
+    def _fail_batch(self, event: BatchFailed, out: list[Command]) -> None:
+        batch = self.fleet.find_batch(event.batch_id)
+        if batch is not None:
+            self._fail_members(batch, event.code, event.message, out)
+            self._free(batch, out)
+
+    def _fail_members(self, batch: Batch, code: str, message: str, out: list[Command]) -> None:
+        for entry in members_alive(batch):
+            self._fail(entry, code, message, out)
+
+    def _fail(self, entry: Entry, code: str, message: str, out: list[Command]) -> None:
+        stage = self._end(entry, RequestStep.FAIL)
+        out.append(
+            Fail(request_id=entry.request.request_id, stage=stage, code=code, message=message)
+        )
+
+    def _free(self, batch: Batch, out: list[Command]) -> None:
+        """Give the slot back and use it."""
+        if batch.hang is not None:
+            self.timers.cancel(batch.hang)
+        self.fleet.finish(batch)
+        self.lifecycle.settle(self.queues, out)
+        if self.waiting_count:
+            self._dispatch(out)
+
+    def _cancel(self, request_id: RequestId, out: list[Command]) -> None:
+        entry = self.live.get(request_id)
+        if entry is None:
+            return
+        batch = entry.batch
+        stage = self._end(entry, RequestStep.CANCEL)
+        out.append(Cancel(request_id=request_id, stage=stage))
+        self._after_early_end(batch, out)
+
+    def _expire(self, entry: Entry, reason: ExpireReason, out: list[Command]) -> None:
+        batch = entry.batch
+        stage = self._end(entry, RequestStep.EXPIRE)
+        out.append(Expire(request_id=entry.request.request_id, stage=stage, reason=reason))
+        self._after_early_end(batch, out)
+
+    def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
+        if batch is not None and batch.live_count == 0:
+            out.append(CancelBatch(batch_id=batch.batch_id))
+        elif batch is None:
+            self.lifecycle.settle(self.queues, out)
+
+    def _wake(self, out: list[Command]) -> None:
+        """Carry out every timer that is due, then start what that made startable."""
+        if self._armed_at_ns is not None and self._armed_at_ns <= self._now_ns:
+            self._armed_at_ns = None
+        while (item := self.timers.pop_due(self._now_ns)) is not None:
+            if isinstance(item, Entry):
+                item.expiry = None
+                self._expire(item, ExpireReason.DEADLINE_PAST, out)
+            elif isinstance(item, Bucket):
+                item.linger = None
+                if item.count and not item.is_due:
+                    item.model.mark_due(item)
+            elif isinstance(item, Batch):
+                item.hang = None
+                out.append(
+                    ReplaceWorker(replica_id=item.replica.replica_id, batch_id=item.batch_id)
+                )
+            else:
+                self.lifecycle.restart(item, out)
+        if self.waiting_count and self.fleet.free_slots:
+            self._dispatch(out)
+
+    def _change_models(
+        self,
+        event: ModelLoadRequested
+        | ModelUnloadRequested
+        | ReplicaLoaded
+        | ReplicaWarmed
+        | ReplicaLoadFailed
+        | ReplicaStopped
+        | ReplicasLost
+        | DrainStarted,
+        out: list[Command],
+    ) -> None:
+        match event:
+            case ModelLoadRequested():
+                if event.model.name not in self.queues:
+                    self.queues[event.model.name] = ModelQueue(event.model)
+                self.lifecycle.load(event.model, out)
+            case ModelUnloadRequested():
+                self._unload(event.model, out)
+            case ReplicaLoaded():
+                self.lifecycle.loaded(event.replica_id)
+            case ReplicaWarmed():
+                self._adopt(self.lifecycle.warmed(event.replica_id, out))
+            case ReplicaLoadFailed():
+                failed = self.lifecycle.load_failed(
+                    event.replica_id, event.message, self._now_ns, out
+                )
+                self._abandon_model(failed, event.message, out)
+            case ReplicaStopped():
+                self.lifecycle.stopped(event.replica_id)
+            case ReplicasLost():
+                self._lose(event, out)
+            case DrainStarted():
+                self.is_draining = True
+            case _:
+                assert_never(event)
+        self.lifecycle.settle(self.queues, out)
+        if self.waiting_count:
+            self._dispatch(out)
+
+    def _adopt(self, params: ModelParams | None) -> None:
+        if params is not None:
+            self.queues[params.name].params = params
+
+    def _unload(self, model: ModelName, out: list[Command]) -> None:
+        queue = self.queues.get(model)
+        if queue is None:
+            return
+        self.lifecycle.unload(queue, out)
+        if not self.lifecycle.has_hope(model):
+            self._fail_waiting(queue, "model_not_found", "the model was unloaded", out)
+
+    def _abandon_model(self, model: ModelName | None, message: str, out: list[Command]) -> None:
+        """A model with nothing left to serve it answers whoever waits, and is forgotten."""
+        if model is None:
+            return
+        self._fail_waiting(self.queues[model], "load_failed", message, out)
+        if not self.lifecycle.is_closing(model):
+            del self.queues[model]
+
+    def _fail_waiting(
+        self, queue: ModelQueue, code: str, message: str, out: list[Command]
+    ) -> None:
+        waiting = [
+            entry
+            for entry in self.live.values()
+            if entry.state is _WAITING and entry.request.model == queue.params.name
+        ]
+        for entry in waiting:
+            self._fail(entry, code, message, out)
+
+    def _lose(self, event: ReplicasLost, out: list[Command]) -> None:
+        batches, hopeless = self.lifecycle.lose(
+            event.replica_ids, event.message, self._now_ns, out
+        )
+        for batch in batches:
+            self._fail_members(batch, "worker_lost", event.message, out)
+            if batch.hang is not None:
+                self.timers.cancel(batch.hang)
+            self.fleet.finish(batch)
+        for model in hopeless:
+            self._abandon_model(model, event.message, out)
+
+    def _leave_queue(self, entry: Entry, queue: ModelQueue) -> None:
+        bucket = entry.bucket
+        queue.leave(entry)
+        self.waiting_count -= 1
+        self.waiting_bytes -= entry.request.payload_bytes
+        if bucket is not None and bucket.count == 0 and bucket.linger is not None:
+            self.timers.cancel(bucket.linger)
+            bucket.linger = None
+
+    def _end(self, entry: Entry, step: RequestStep) -> Stage:
+        """Take a request to one of its ends, from wherever it is, and say where that was."""
+        was_running = entry.state is _RUNNING
+        self._step(entry, step)
+        del self.live[entry.request.request_id]
+        self.ended_count += 1
+        if entry.expiry is not None:
+            self.timers.cancel(entry.expiry)
+            entry.expiry = None
+        if not was_running:
+            self._leave_queue(entry, self.queues[entry.request.model])
+            return Stage.WAITING
+        batch = entry.batch
+        assert batch is not None, "a running request has a batch"
+        entry.batch = None
+        batch.live_count -= 1
+        return Stage.RUNNING
+
+    def _step(self, entry: Entry, step: RequestStep) -> None:
+        after = TRANSITIONS.get((entry.state, step))
+        if after is None:
+            raise InvalidTransitionError(
+                f"request {entry.request.request_id} cannot {step} while {entry.state}"
+            )
+        entry.state = after
+
+    def _rearm(self, out: list[Command]) -> None:
+        """Ask for a wake-up only when the earliest instant moved forward."""
+        head_at_ns = self.timers.head_at_ns()
+        if head_at_ns is None:
+            return
+        armed_at_ns = self._armed_at_ns
+        if armed_at_ns is None or head_at_ns < armed_at_ns:
+            self._armed_at_ns = head_at_ns
+            out.append(SetTimer(at_ns=head_at_ns))

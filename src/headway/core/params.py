@@ -1,0 +1,58 @@
+"""Plain values the kernel is built from: models, devices, limits. No defaults from a config."""
+
+from msgspec import Struct
+
+from headway.core.names import DeviceName, ModelName
+
+__all__ = ["DeviceParams", "KernelParams", "ModelParams"]
+
+
+class ModelParams(Struct, frozen=True, kw_only=True):
+    """What the kernel must know of one model to queue, batch and place its requests."""
+
+    name: ModelName
+    version: str = "1"
+    devices: tuple[DeviceName, ...]
+    """A replica is loaded on each."""
+    batch_rows_max: int = 1
+    """Rows of one batch; a request with more is refused."""
+    can_batch: bool = True
+    """False where the model has no batch axis: one request is one batch."""
+    linger_ns: int = 0
+    """Longest wait for a fuller batch."""
+    queue_requests_max: int = 1024
+    queue_bytes_max: int = 1 << 30
+    batch_ns_max: int = 60_000_000_000
+    """A batch that runs longer is taken for hung, and its worker is replaced."""
+
+    def __post_init__(self) -> None:
+        if self.batch_rows_max < 1 or not self.devices:
+            raise ValueError(f"model `{self.name}` needs a device and batch_rows_max >= 1")
+        if min(self.linger_ns, self.queue_requests_max, self.queue_bytes_max) < 0:
+            raise ValueError(f"model `{self.name}` has a negative limit")
+
+
+class DeviceParams(Struct, frozen=True, kw_only=True):
+    """A device: one entry per slot, naming the lane (core, stream) that the slot runs on."""
+
+    name: DeviceName
+    slot_lanes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.slot_lanes:
+            raise ValueError(f"device `{self.name}` needs at least one slot")
+
+
+class KernelParams(Struct, frozen=True, kw_only=True):
+    """Limits over all models, and how a lost worker comes back."""
+
+    devices: tuple[DeviceParams, ...]
+    requests_max: int = 4096
+    """Waiting requests over all models."""
+    bytes_max: int = 2 << 30
+    """Payload bytes of waiting requests over all models."""
+    retry_after_ns_min: int = 10_000_000
+    retry_after_ns_max: int = 30_000_000_000
+    restart_delay_ns_min: int = 100_000_000
+    """Pause before a lost replica is loaded again; doubles with each loss in a row."""
+    restart_delay_ns_max: int = 10_000_000_000

@@ -1,0 +1,206 @@
+"""Where admitted requests wait: per model, per bucket, ordered; bounded by whoever calls.
+
+Three lazy structures share one idea: an entry that left stays in its heap or deque until it
+surfaces, so leaving is O(1) and nothing is searched for.
+"""
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Union
+
+from headway.core.names import BucketKey, ReplicaId
+from headway.core.params import ModelParams
+from headway.core.request import Request, RequestState
+from headway.core.timers import Timer
+
+if TYPE_CHECKING:
+    from headway.core.fleet import Batch
+
+__all__ = ["Bucket", "Entry", "ModelQueue", "TimerItem"]
+
+_WAITING = RequestState.WAITING
+
+
+class Entry:
+    """The changing side of one live request."""
+
+    __slots__ = ("batch", "bucket", "expiry", "key", "request", "state")
+
+    def __init__(self, request: Request, key: tuple[int, ...]) -> None:
+        self.request = request
+        self.key = key
+        """Policy's key with the arrival sequence last: unique, so heaps never compare entries."""
+        self.state = RequestState.ARRIVING
+        self.bucket: Bucket | None = None
+        self.batch: Batch | None = None
+        self.expiry: Timer[TimerItem] | None = None
+
+
+class Bucket:
+    """Waiting requests of one model that may share a batch.
+
+    Invariants: ``rows`` and ``count`` are those of entries in state WAITING; ``is_due`` only
+    while it is not empty.
+    Cost: push, pop O(log n); leave O(1); the views O(1) amortised.
+    """
+
+    __slots__ = (
+        "_by_age",
+        "_by_key",
+        "count",
+        "is_due",
+        "key",
+        "linger",
+        "model",
+        "rows",
+        "seq",
+        "tightest_deadline_at_ns",
+        "version",
+    )
+
+    def __init__(self, key: BucketKey, version: str, model: "ModelQueue", seq: int) -> None:
+        self.key = key
+        self.version = version
+        self.model = model
+        self.seq = seq
+        self.rows = 0
+        self.count = 0
+        self.is_due = False
+        self.linger: Timer[TimerItem] | None = None
+        self.tightest_deadline_at_ns = 0
+        self._by_key: list[tuple[tuple[int, ...], Entry]] = []
+        self._by_age: deque[Entry] = deque()
+
+    def __lt__(self, other: "Bucket") -> bool:
+        return self.seq < other.seq
+
+    @property
+    def oldest_arrived_at_ns(self) -> int:
+        """Arrival of the request that has waited longest; the bucket must not be empty."""
+        by_age = self._by_age
+        while by_age[0].state is not _WAITING:
+            by_age.popleft()
+        return by_age[0].request.arrived_at_ns
+
+    def push(self, entry: Entry) -> None:
+        """Add a waiting entry."""
+        request = entry.request
+        deadline_at_ns = request.deadline_at_ns
+        if self.count == 0 or deadline_at_ns < self.tightest_deadline_at_ns:
+            self.tightest_deadline_at_ns = deadline_at_ns
+        heappush(self._by_key, (entry.key, entry))
+        self._by_age.append(entry)
+        self.count += 1
+        self.rows += request.rows
+        entry.bucket = self
+
+    def head(self) -> Entry | None:
+        """The entry served first, or None."""
+        by_key = self._by_key
+        while by_key:
+            entry = by_key[0][1]
+            if entry.state is _WAITING:
+                return entry
+            heappop(by_key)
+        return None
+
+    def leave(self, entry: Entry) -> None:
+        """Account for an entry whose state is no longer WAITING."""
+        self.count -= 1
+        self.rows -= entry.request.rows
+        entry.bucket = None
+        if self.count == 0:
+            self._by_key.clear()
+            self._by_age.clear()
+            self.is_due = False
+
+
+class ModelQueue:
+    """All that waits for one model.
+
+    Invariants: ``count``, ``rows`` and ``payload_bytes`` are sums over its buckets; every due
+    bucket has its head's key in the due heap.
+    """
+
+    __slots__ = ("_bucket_seq", "_due", "buckets", "count", "params", "payload_bytes", "rows")
+
+    def __init__(self, params: ModelParams) -> None:
+        self.params = params
+        self.buckets: dict[BucketKey, Bucket] = {}
+        self.count = 0
+        self.rows = 0
+        self.payload_bytes = 0
+        self._due: list[tuple[tuple[int, ...], Bucket]] = []
+        self._bucket_seq = 0
+
+    def push(self, entry: Entry) -> Bucket:
+        """Put a waiting entry into its bucket, made when missing."""
+        request = entry.request
+        bucket = self.buckets.get(request.bucket)
+        if bucket is None:
+            self._bucket_seq += 1
+            bucket = Bucket(request.bucket, request.version, self, self._bucket_seq)
+            self.buckets[request.bucket] = bucket
+        bucket.push(entry)
+        self.count += 1
+        self.rows += request.rows
+        self.payload_bytes += request.payload_bytes
+        if bucket.is_due:
+            self._offer(bucket)
+        return bucket
+
+    def leave(self, entry: Entry) -> None:
+        """Account for an entry whose state is no longer WAITING; an empty bucket goes."""
+        bucket = entry.bucket
+        assert bucket is not None, "only a waiting entry has a bucket to leave"
+        bucket.leave(entry)
+        self.count -= 1
+        self.rows -= entry.request.rows
+        self.payload_bytes -= entry.request.payload_bytes
+        if bucket.count == 0:
+            del self.buckets[bucket.key]
+
+    def mark_due(self, bucket: Bucket) -> None:
+        """A free slot may take the bucket's head from now on."""
+        bucket.is_due = True
+        self._offer(bucket)
+
+    def due_head(self) -> tuple[tuple[int, ...], Bucket] | None:
+        """The due bucket whose head is served first, with that key; or None.
+
+        Cost: O(log n) amortised over pushes and departures.
+        """
+        due = self._due
+        while due:
+            key, bucket = due[0]
+            if bucket.is_due:
+                head = bucket.head()
+                if head is not None and head.key == key:
+                    return due[0]
+                heappop(due)
+                if head is not None and head.key > key:
+                    heappush(due, (head.key, bucket))
+            else:
+                heappop(due)
+        return None
+
+    def due_buckets(self) -> list[tuple[tuple[int, ...], Bucket]]:
+        """Every due bucket with its head's key, in order of service.
+
+        Cost: O(b log b) over b buckets; asked only when the first could not be placed.
+        """
+        pairs = [
+            (head.key, bucket)
+            for bucket in self.buckets.values()
+            if bucket.is_due and (head := bucket.head()) is not None
+        ]
+        return sorted(pairs)
+
+    def _offer(self, bucket: Bucket) -> None:
+        head = bucket.head()
+        if head is not None:
+            heappush(self._due, (head.key, bucket))
+
+
+TimerItem = Union[Entry, Bucket, "Batch", ReplicaId]
+"""What the kernel's own timers point at: expiry, linger, a hung batch, a replica's restart."""

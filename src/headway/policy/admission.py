@@ -1,0 +1,13 @@
+"""Admission rules beyond the kernel's hard limits."""
+
+from headway.core import LoadView, Refusal, Request
+
+__all__ = ["AdmitAll"]
+
+
+class AdmitAll:
+    """Whatever the queues have room for is admitted."""
+
+    def refuse(self, request: Request, load: LoadView, now_ns: int) -> Refusal | None:  # noqa: ARG002 - the port's signature
+        """Never refuses."""
+        return None

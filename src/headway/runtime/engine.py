@@ -1,0 +1,182 @@
+"""The `Engine` protocol: all that a frontend may know of the server.
+
+A call goes in as tensors, a budget and an identity; a reply or an error of `headway.errors` comes
+out. Who goes first, where it runs and how long it takes are decided below this line.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from headway.core import ModelName, Tensor, TenantId, TierName
+from headway.executors import ParameterValue, TensorSpec
+
+__all__ = [
+    "Engine",
+    "InferCall",
+    "InferReply",
+    "ModelState",
+    "ModelStatistics",
+    "ModelStatus",
+    "StageStatistics",
+]
+
+
+class InferCall(Struct, frozen=True, kw_only=True):
+    """One request, decoded. Shapes and sizes of its tensors agree; names are not yet checked."""
+
+    model: ModelName
+    version: str = ""
+    """Empty for whichever is current."""
+    inputs: Sequence[Tensor]
+    outputs: tuple[str, ...] = ()
+    """Names wanted; empty for all."""
+    parameters: Mapping[str, ParameterValue] = {}
+    """Parameters the protocol does not reserve; they reach a Python model and split batches."""
+    arrived_at_ns: int
+    """`Engine.now_ns()` when the request's first bytes were seen."""
+    priority: int | None = None
+    """Lower first, in headway's own scale; None takes the tier's."""
+    tier: TierName | None = None
+    """None takes the model's tier."""
+    tenant: TenantId | None = None
+    budget_ns: int | None = None
+    """None takes the tier's budget; a client may shorten that, never lengthen it."""
+    budget_source: str = "request"
+    """What set the budget, for the error that ends it: `timeout`, `headway-budget-ms`, ..."""
+
+
+class InferReply(Struct, frozen=True, kw_only=True):
+    """A computed answer and where its time went."""
+
+    model: ModelName
+    version: str
+    outputs: Sequence[Tensor]
+    """The buffers are the caller's own."""
+    queue_delay_ns: int
+    service_ns: int
+    batch_rows: int
+    tier: TierName
+    budget_ns: int
+    budget_source: str
+    """What limit the request ran under: `tier`, `timeout` or `headway-budget-ms`."""
+
+
+class ModelState(Struct, frozen=True, kw_only=True):
+    """A line of the repository index."""
+
+    name: ModelName
+    version: str
+    state: str
+    """READY, LOADING, UNLOADING or UNAVAILABLE."""
+    reason: str
+
+
+class ModelStatus(Struct, frozen=True, kw_only=True):
+    """A served model: what it takes, gives and may do."""
+
+    name: ModelName
+    version: str
+    is_ready: bool
+    platform: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    can_batch: bool
+    batch_rows_max: int
+    linger_ns: int
+    queue_requests_max: int
+    tier: TierName
+    budget_ns: int
+    slots: int
+
+
+class StageStatistics(Struct, frozen=True, kw_only=True):
+    """How often, and how long in all."""
+
+    count: int = 0
+    total_ns: int = 0
+
+
+class ModelStatistics(Struct, frozen=True, kw_only=True):
+    """Counters of one model since it was first loaded, as Triton's statistics extension has them."""
+
+    name: ModelName
+    version: str
+    last_inference_ms: int
+    """Wall clock, milliseconds since the epoch; 0 for never."""
+    inference_count: int
+    """Rows answered."""
+    execution_count: int
+    """Batches run."""
+    success: StageStatistics
+    fail: StageStatistics
+    queue: StageStatistics
+    compute_input: StageStatistics
+    compute_infer: StageStatistics
+    compute_output: StageStatistics
+    batch_stats: Mapping[int, tuple[StageStatistics, StageStatistics, StageStatistics]]
+    """Batch rows -> (compute_input, compute_infer, compute_output)."""
+    memory_bytes: int
+
+
+class Engine(Protocol):
+    """A server without a wire."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Every model of the configuration is ready and no shutdown has begun."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the engine started."""
+
+    async def infer(self, call: InferCall) -> InferReply:
+        """Run one request to its end. Cancelling the awaiting task cancels the request.
+
+        Raises:
+            InvalidRequestError: inputs do not fit the model.
+            ModelNotFoundError: no such model or version.
+            RejectedError: refused at arrival, with a time to try again.
+            UnavailableError: the model or the server takes no work now.
+            DeadlineExceededError: the budget ran out, waiting or running.
+            ExecutorError: the back end raised, or its worker died.
+        """
+
+    def status(self, model: ModelName, version: str = "") -> ModelStatus:
+        """A model that is served now.
+
+        Raises:
+            ModelNotFoundError: no such model or version.
+        """
+
+    def index(self) -> Sequence[ModelState]:
+        """Every model that is configured, served, or failed to load."""
+
+    def statistics(self, model: ModelName | None = None, version: str = "") -> Sequence[ModelStatistics]:
+        """Counters of one model or of all.
+
+        Raises:
+            ModelNotFoundError: no such model or version.
+        """
+
+    async def load(self, model: ModelName, overrides: Mapping[str, object]) -> None:
+        """Load or reload a configured model; the old version serves until the new one is warm.
+
+        Args:
+            model: a name of the configuration.
+            overrides: keys of the model's configuration that replace what is configured.
+
+        Raises:
+            ModelNotFoundError: the name is not configured and the overrides give no path.
+            LoadError: the new version could not be loaded; the old one still serves.
+        """
+
+    async def unload(self, model: ModelName) -> None:
+        """Finish what the model holds, then free it.
+
+        Raises:
+            ModelNotFoundError: no such model is served.
+        """
+
+    def metrics_text(self) -> bytes:
+        """Prometheus exposition of everything measured."""
