@@ -74,6 +74,8 @@ class ReplicaLoaded(Struct, frozen=True, kw_only=True, tag=True):
     """A replica is in memory; its warm-up runs."""
 
     replica_id: ReplicaId
+    can_batch: bool = True
+    """What the loaded model says of its batch axis; overrules what was asked for."""
 
 
 class ReplicaWarmed(Struct, frozen=True, kw_only=True, tag=True):

@@ -3,7 +3,6 @@
 A replica's life is the table `REPLICA_TRANSITIONS`; this file knows no request.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -174,20 +173,11 @@ class Device:
         self.lane_running[self.slot_lanes[batch.slot]] -= 1
         self.free += 1
 
-    def free_slots(self, replica: Replica) -> Iterator[SlotOption]:
-        """The slots that a replica may use now, in order."""
-        for slot, batch in enumerate(self.slots):
-            if batch is None:
-                lane = self.slot_lanes[slot]
-                yield SlotOption(
-                    replica.replica_id, self.name, SlotIndex(slot), lane, self.lane_running[lane]
-                )
-
 
 class Fleet:
     """All devices, replicas and running batches."""
 
-    __slots__ = ("batches", "by_model", "devices", "replicas", "slots")
+    __slots__ = ("batches", "by_model", "devices", "free_slots", "replicas", "slots")
 
     def __init__(self, devices: tuple[DeviceParams, ...]) -> None:
         self.devices: dict[DeviceName, Device] = {d.name: Device(d) for d in devices}
@@ -195,11 +185,8 @@ class Fleet:
         self.by_model: dict[ModelName, list[Replica]] = {}
         self.batches: dict[BatchId, Batch] = {}
         self.slots = sum(len(d.slot_lanes) for d in devices)
-
-    @property
-    def free_slots(self) -> int:
+        self.free_slots = self.slots
         """Slots that run nothing, over all devices."""
-        return self.slots - len(self.batches)
 
     def add(self, replica: Replica) -> None:
         """Know a new replica."""
@@ -226,8 +213,20 @@ class Fleet:
         """Free slots for a batch of a model; a version that is asked for may be draining."""
         options: list[SlotOption] = []
         for replica in self.by_model.get(model, ()):
-            if replica.device.free and can_take(replica, version):
-                options.extend(replica.device.free_slots(replica))
+            device = replica.device
+            if not device.free or not can_take(replica, version):
+                continue
+            for slot, lane in enumerate(device.slot_lanes):
+                if device.slots[slot] is None:
+                    options.append(
+                        SlotOption(
+                            replica.replica_id,
+                            device.name,
+                            SlotIndex(slot),
+                            lane,
+                            device.lane_running[lane],
+                        )
+                    )
         return options
 
     def start(self, batch: Batch, now_ns: int) -> None:
@@ -235,12 +234,14 @@ class Fleet:
         batch.started_at_ns = now_ns
         batch.replica.device.occupy(batch)
         batch.replica.running += 1
+        self.free_slots -= 1
         self.batches[batch.batch_id] = batch
 
     def finish(self, batch: Batch) -> None:
         """A batch gives its slot back."""
         batch.replica.device.release(batch)
         batch.replica.running -= 1
+        self.free_slots += 1
         del self.batches[batch.batch_id]
 
 

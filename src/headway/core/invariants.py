@@ -73,6 +73,8 @@ def _check_slots(kernel: Kernel) -> None:
             _require(kernel.fleet.batches.get(batch.batch_id) is batch, "a held slot runs a batch")
     held_count = sum(b is not None for d in kernel.fleet.devices.values() for b in d.slots)
     _require(held_count == len(kernel.fleet.batches), "no slot is leaked, none held twice")
+    free_count = kernel.fleet.slots - held_count
+    _require(kernel.fleet.free_slots == free_count, "the fleet counts its free slots")
 
 
 def _check_replicas(kernel: Kernel) -> None:

@@ -130,7 +130,8 @@ class Kernel:
         if reason is None:
             assert queue is not None, "a request without a queue was refused above"
             refusal = self.policy.admission.refuse(
-                request, LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots),
+                request,
+                LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots),
                 self._now_ns,
             )
             if refusal is None:
@@ -265,9 +266,7 @@ class Kernel:
         batch.members = entries
         batch.live_count = len(entries)
         batch.rows = sum(e.request.rows for e in entries)
-        if self.policy.class_slots and all(
-            e.request.slot_class is SlotClass.LOW for e in entries
-        ):
+        if self.policy.class_slots and all(e.request.slot_class is SlotClass.LOW for e in entries):
             batch.slot_class = SlotClass.LOW
         for entry in entries:
             entry.batch = batch
@@ -395,7 +394,7 @@ class Kernel:
             case ModelUnloadRequested():
                 self._unload(event.model, out)
             case ReplicaLoaded():
-                self.lifecycle.loaded(event.replica_id)
+                self.lifecycle.loaded(event)
             case ReplicaWarmed():
                 self._adopt(self.lifecycle.warmed(event.replica_id, out))
             case ReplicaLoadFailed():
@@ -435,9 +434,7 @@ class Kernel:
         if not self.lifecycle.is_closing(model):
             del self.queues[model]
 
-    def _fail_waiting(
-        self, queue: ModelQueue, code: str, message: str, out: list[Command]
-    ) -> None:
+    def _fail_waiting(self, queue: ModelQueue, code: str, message: str, out: list[Command]) -> None:
         waiting = [
             entry
             for entry in self.live.values()
@@ -447,9 +444,7 @@ class Kernel:
             self._fail(entry, code, message, out)
 
     def _lose(self, event: ReplicasLost, out: list[Command]) -> None:
-        batches, hopeless = self.lifecycle.lose(
-            event.replica_ids, event.message, self._now_ns, out
-        )
+        batches, hopeless = self.lifecycle.lose(event.replica_ids, event.message, self._now_ns, out)
         for batch in batches:
             self._fail_members(batch, "worker_lost", event.message, out)
             if batch.hang is not None:

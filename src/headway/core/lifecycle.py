@@ -10,6 +10,8 @@ doubles with each loss in a row, so that a model that always crashes does not ke
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from headway.core.commands import (
     Command,
     ConcludeLoad,
@@ -17,6 +19,7 @@ from headway.core.commands import (
     LoadReplica,
     UnloadReplica,
 )
+from headway.core.events import ReplicaLoaded
 from headway.core.fleet import Batch, Fleet, Replica, ReplicaState, ReplicaStep
 from headway.core.names import ModelName, ReplicaId
 from headway.core.params import KernelParams, ModelParams
@@ -29,7 +32,7 @@ _LOSSES_BEFORE_READY_MAX = 3
 """A replica that never served and whose worker dies this often is given up."""
 
 _STARTING = (ReplicaState.LOADING, ReplicaState.WARMING)
-_HOPEFUL = (*_STARTING, ReplicaState.READY, ReplicaState.LOST)
+_HOPEFUL = (ReplicaState.READY, *_STARTING, ReplicaState.LOST)
 
 
 @dataclass(slots=True)
@@ -49,9 +52,7 @@ class Lifecycle:
 
     __slots__ = ("_closing", "_draining", "_fleet", "_loads", "_params", "_replica_seq", "_timers")
 
-    def __init__(
-        self, params: KernelParams, fleet: Fleet, timers: TimerQueue[TimerItem]
-    ) -> None:
+    def __init__(self, params: KernelParams, fleet: Fleet, timers: TimerQueue[TimerItem]) -> None:
         self._params = params
         self._fleet = fleet
         self._timers = timers
@@ -66,7 +67,10 @@ class Lifecycle:
 
     def has_hope(self, model: ModelName) -> bool:
         """Some replica serves, will serve, or is on its way back."""
-        return any(r.state in _HOPEFUL for r in self._fleet.by_model.get(model, ()))
+        for replica in self._fleet.by_model.get(model, ()):
+            if replica.state in _HOPEFUL:
+                return True
+        return False
 
     def serves_version(self, model: ModelName, version: str) -> bool:
         """A current or arriving replica has this version."""
@@ -102,11 +106,15 @@ class Lifecycle:
             self._abandon(load, "the model was unloaded while it was loading", out)
         self._closing[queue.params.name] = queue
 
-    def loaded(self, replica_id: ReplicaId) -> None:
+    def loaded(self, event: ReplicaLoaded) -> None:
         """A replica is in memory. One that drains already is left to its unload."""
-        replica = self._fleet.replicas.get(replica_id)
-        if replica is not None and replica.state is ReplicaState.LOADING:
-            replica.step(ReplicaStep.LOAD)
+        replica = self._fleet.replicas.get(event.replica_id)
+        if replica is None or replica.state is not ReplicaState.LOADING:
+            return
+        replica.step(ReplicaStep.LOAD)
+        load = self._loads.get(replica.model)
+        if load is not None and replica in load.replicas and not event.can_batch:
+            load.params = replace(load.params, can_batch=False)
 
     def warmed(self, replica_id: ReplicaId, out: list[Command]) -> ModelParams | None:
         """A replica is ready; returns the model's new parameters when that completes a load."""
@@ -177,6 +185,8 @@ class Lifecycle:
 
         Cost: O(1) while nothing drains.
         """
+        if not self._draining and not self._closing:
+            return
         for replica in list(self._draining.values()):
             queue = queues.get(replica.model)
             if not replica.is_unloading and not _is_wanted(replica, queue):

@@ -5,7 +5,7 @@ surfaces, so leaving is O(1) and nothing is searched for.
 """
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Union
 
 from headway.core.names import BucketKey, ReplicaId
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Bucket", "Entry", "ModelQueue", "TimerItem"]
 
 _WAITING = RequestState.WAITING
+_SPARE_COUNT = 64
+"""Entries that left and are not worth a sweep."""
 
 
 class Entry:
@@ -52,6 +54,7 @@ class Bucket:
         "key",
         "linger",
         "model",
+        "offered",
         "rows",
         "seq",
         "tightest_deadline_at_ns",
@@ -67,6 +70,8 @@ class Bucket:
         self.count = 0
         self.is_due = False
         self.linger: Timer[TimerItem] | None = None
+        self.offered: tuple[int, ...] | None = None
+        """The smallest of this bucket's keys in its model's due heap."""
         self.tightest_deadline_at_ns = 0
         self._by_key: list[tuple[tuple[int, ...], Entry]] = []
         self._by_age: deque[Entry] = deque()
@@ -113,6 +118,14 @@ class Bucket:
             self._by_key.clear()
             self._by_age.clear()
             self.is_due = False
+        elif max(len(self._by_key), len(self._by_age)) > 2 * self.count + _SPARE_COUNT:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop entries that left; each was pushed once, so this is O(1) amortised."""
+        self._by_key = [pair for pair in self._by_key if pair[1].state is _WAITING]
+        heapify(self._by_key)
+        self._by_age = deque(e for e in self._by_age if e.state is _WAITING)
 
 
 class ModelQueue:
@@ -145,8 +158,8 @@ class ModelQueue:
         self.count += 1
         self.rows += request.rows
         self.payload_bytes += request.payload_bytes
-        if bucket.is_due:
-            self._offer(bucket)
+        if bucket.is_due and (bucket.offered is None or entry.key < bucket.offered):
+            self._offer(bucket, entry)
         return bucket
 
     def leave(self, entry: Entry) -> None:
@@ -163,7 +176,9 @@ class ModelQueue:
     def mark_due(self, bucket: Bucket) -> None:
         """A free slot may take the bucket's head from now on."""
         bucket.is_due = True
-        self._offer(bucket)
+        head = bucket.head()
+        assert head is not None, "only a bucket with a head can be due"
+        self._offer(bucket, head)
 
     def due_head(self) -> tuple[tuple[int, ...], Bucket] | None:
         """The due bucket whose head is served first, with that key; or None.
@@ -173,15 +188,14 @@ class ModelQueue:
         due = self._due
         while due:
             key, bucket = due[0]
-            if bucket.is_due:
-                head = bucket.head()
-                if head is not None and head.key == key:
-                    return due[0]
-                heappop(due)
-                if head is not None and head.key > key:
-                    heappush(due, (head.key, bucket))
-            else:
-                heappop(due)
+            head = bucket.head() if bucket.is_due else None
+            if head is not None and head.key == key:
+                return due[0]
+            heappop(due)
+            if key == bucket.offered:
+                bucket.offered = None
+                if head is not None:
+                    self._offer(bucket, head)
         return None
 
     def due_buckets(self) -> list[tuple[tuple[int, ...], Bucket]]:
@@ -196,9 +210,10 @@ class ModelQueue:
         ]
         return sorted(pairs)
 
-    def _offer(self, bucket: Bucket) -> None:
-        head = bucket.head()
-        if head is not None:
+    def _offer(self, bucket: Bucket, head: Entry) -> None:
+        """Have the head's key in the due heap, once: a smaller one that is stale will re-offer."""
+        if bucket.offered is None or head.key < bucket.offered:
+            bucket.offered = head.key
             heappush(self._due, (head.key, bucket))
 
 

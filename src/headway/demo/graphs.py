@@ -30,7 +30,7 @@ def build_silero_vad(published: bytes) -> bytes:
     """Moves the batch axis of the state to the front and fixes the sampling rate."""
     turn = {"perm": (1, 0, 2)}
     rate = wire.raw_tensor("", wire.INT64, [], struct.pack("<q", SAMPLE_RATE_HZ))
-    memory_shape = ["batch", 2, 128]
+    memory_shape = ("batch", 2, 128)
     return splice(
         published,
         drop={"state", "sr", "stateN"},
@@ -56,8 +56,8 @@ def build_ocr_recognise(published: bytes) -> bytes:
             wire.node("ReduceMax", [table], ["confidence"], {"axes": (2,), **last}),
         ],
         outputs=[
-            wire.value_info("character", wire.INT64, ["batch", "column"]),
-            wire.value_info("confidence", wire.FLOAT, ["batch", "column"]),
+            wire.value_info("character", wire.INT64, ("batch", "column")),
+            wire.value_info("confidence", wire.FLOAT, ("batch", "column")),
         ],
     )
 
@@ -73,7 +73,7 @@ BUILDERS: Mapping[str, Callable[[Path], bytes]] = MappingProxyType(
         "minilm": lambda folder: build_minilm(folder / "model.safetensors"),
     }
 )
-"""From a model's name to what makes its graph out of the package's folder."""
+"""From a model's name to what makes its graph out of the folder with the package's members."""
 
 
 def splice(

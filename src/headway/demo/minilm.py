@@ -37,9 +37,10 @@ class StoredTensor(NamedTuple):
 
 
 def build_minilm(weights: Path) -> bytes:
-    """The graph (input_ids, attention_mask: (batch, token) int64) -> embedding (batch, 384) float32.
+    """The graph that turns tokens and their mask into embeddings.
 
-    It must be written into the folder of `weights`, to which it refers by name.
+    Its inputs `input_ids` and `attention_mask` are (batch, token) int64, its output `embedding`
+    is (batch, 384) float32. It must lie in the folder of `weights`, which it refers to by name.
     """
     builder = _GraphBuilder(weights.name, read_safetensors_index(weights))
     _embed(builder)
@@ -198,7 +199,7 @@ def _linear(graph: _GraphBuilder, prefix: str, hidden: str) -> str:
 
 
 def _gelu(graph: _GraphBuilder, wide: str) -> str:
-    """x / 2 * (1 + erf(x / sqrt 2)), in the shape that ONNX Runtime knows how to fuse."""
+    """Half of x * (1 + erf(x / sqrt 2)), in the shape that ONNX Runtime knows how to fuse."""
     inner = graph.emit("Erf", [graph.emit("Div", [wide, graph.numbers(2.0**0.5)])])
     gate = graph.emit("Add", [inner, graph.numbers(1.0)])
     product = graph.emit("Mul", [wide, gate])

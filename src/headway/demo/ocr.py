@@ -99,9 +99,9 @@ def _normalise(pixels: Pixels) -> Floats:
     return np.ascontiguousarray(scaled.transpose(2, 0, 1))
 
 
-def read_characters(published: Path) -> tuple[str, ...]:
+def read_characters(graph: Path) -> tuple[str, ...]:
     """What each number of the recogniser stands for; 0 is "no character here"."""
-    stored = read_metadata(published.read_bytes())["character"]
+    stored = read_metadata(graph.read_bytes())["character"]
     return ("", *stored.split("\n"), " ")
 
 

@@ -58,9 +58,7 @@ def fields(message: bytes) -> Iterator[Field]:
         if wire == _VARINT:
             value, at = _read_varint(message, at)
         else:
-            size, at = (
-                _read_varint(message, at) if wire == _BYTES else (_FIXED_BYTES[wire], at)
-            )
+            size, at = _read_varint(message, at) if wire == _BYTES else (_FIXED_BYTES[wire], at)
             value, at = message[at : at + size], at + size
         yield Field(number, value, message[start:at])
 
@@ -142,7 +140,9 @@ def _attribute(name: str, value: Attribute) -> bytes:
     if isinstance(value, int):
         return text(1, name) + integer(3, value) + integer(20, 2)
     if isinstance(value, float):
-        return text(1, name) + _varint(2 << 3 | _FIXED32) + struct.pack("<f", value) + integer(20, 1)
+        return (
+            text(1, name) + _varint(2 << 3 | _FIXED32) + struct.pack("<f", value) + integer(20, 1)
+        )
     return text(1, name) + b"".join(integer(8, each) for each in value) + integer(20, 7)
 
 

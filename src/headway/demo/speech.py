@@ -13,6 +13,7 @@ from headway.demo.arrays import Arrays, Floats, Infer
 
 __all__ = [
     "CHUNK_SAMPLES",
+    "CONTEXT_SAMPLES",
     "MODEL_NAME",
     "SAMPLE_RATE_HZ",
     "encode_chunk",
@@ -25,7 +26,7 @@ __all__ = [
 MODEL_NAME = "silero-vad"
 SAMPLE_RATE_HZ = 16_000
 CHUNK_SAMPLES = 512
-_CONTEXT_SAMPLES = 64
+CONTEXT_SAMPLES = 64
 """The model also sees the end of the chunk before."""
 
 _VOWELS_HZ = (
@@ -58,8 +59,8 @@ def encode_chunk(window: Floats, memory: Floats | None = None) -> Arrays:
 
 def _windows(sound: Floats) -> Iterator[Floats]:
     """Every whole chunk with the context before it: (576,) float32."""
-    padded = np.concatenate([np.zeros(_CONTEXT_SAMPLES, np.float32), sound])
-    width = _CONTEXT_SAMPLES + CHUNK_SAMPLES
+    padded = np.concatenate([np.zeros(CONTEXT_SAMPLES, np.float32), sound])
+    width = CONTEXT_SAMPLES + CHUNK_SAMPLES
     for start in range(0, len(padded) - width + 1, CHUNK_SAMPLES):
         yield padded[start : start + width]
 
@@ -83,7 +84,7 @@ def synthesise_speech(chance: random.Random, *, syllables: int = 12) -> Floats:
         pieces.append(0.04 * noise(chance, chance.randint(400, 900), level=1.0))
         pieces.append(_vowel(chance, pitch_hz * chance.uniform(0.85, 1.2)))
     sound = np.concatenate(pieces)
-    return (0.5 * sound / np.abs(sound).max()).astype(np.float32)
+    return _scaled(sound, peak=0.5)
 
 
 def _vowel(chance: random.Random, pitch_hz: float) -> Floats:
@@ -92,8 +93,9 @@ def _vowel(chance: random.Random, pitch_hz: float) -> Floats:
     pulses = _voice(chance, samples, pitch_hz)
     first, second = (_resonate(pulses, formants) for formants in chance.sample(_VOWELS_HZ, 2))
     glide = np.linspace(0.0, 1.0, samples, dtype=np.float32)
-    envelope = np.sqrt(np.sin(np.pi * glide).clip(0.0))
-    return ((first * (1 - glide) + second * glide) * envelope).astype(np.float32)
+    envelope: Floats = np.sqrt(np.sin(np.pi * glide).clip(0.0))
+    voiced: Floats = (first * (1 - glide) + second * glide) * envelope
+    return voiced
 
 
 def _voice(chance: random.Random, samples: int, pitch_hz: float) -> Floats:
@@ -111,4 +113,9 @@ def _resonate(source: Floats, formants_hz: tuple[int, ...]) -> Floats:
     for formant_hz, bandwidth_hz in zip(formants_hz, _BANDWIDTHS_HZ, strict=True):
         ringing = np.exp(-np.pi * bandwidth_hz * time_s) * np.sin(2 * np.pi * formant_hz * time_s)
         source = np.convolve(source, ringing)[: len(source)]
-    return (source / np.abs(source).max()).astype(np.float32)
+    return _scaled(source, peak=1.0)
+
+
+def _scaled(sound: Floats, *, peak: float) -> Floats:
+    scaled: Floats = (sound * (peak / np.abs(sound).max())).astype(np.float32)
+    return scaled

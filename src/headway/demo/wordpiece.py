@@ -37,7 +37,7 @@ class WordPiece:
     @classmethod
     def read(cls, path: Path) -> "WordPiece":
         """Reads a vocabulary: one piece a line, its id being the line's number from 0."""
-        pieces = path.read_text(encoding="utf-8").splitlines()
+        pieces = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
         return cls({piece: index for index, piece in enumerate(pieces)})
 
     def encode(self, text: str, *, tokens_max: int) -> list[int]:

@@ -2,7 +2,12 @@
 
 Knows how to load and run a model where it was told to. Must never import a policy, a queue or a
 deadline; sole home of onnxruntime and torch.
+
+The pool is imported when it is first asked for: a worker enters through this door too, and does
+without an event loop.
 """
+
+from typing import TYPE_CHECKING
 
 from headway.executors.model import (
     BatchJob,
@@ -16,6 +21,9 @@ from headway.executors.model import (
     WorkerGroup,
 )
 
+if TYPE_CHECKING:
+    from headway.executors.pool import WorkerPool
+
 __all__ = [
     "BatchJob",
     "ExecutorListener",
@@ -26,4 +34,13 @@ __all__ = [
     "StageTimes",
     "TensorSpec",
     "WorkerGroup",
+    "WorkerPool",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "WorkerPool":
+        from headway.executors.pool import WorkerPool
+
+        return WorkerPool
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

@@ -3,6 +3,9 @@
 Knows the loop, the clock and the worker pool. Must never decide who goes first, or know HTTP.
 """
 
+from headway.runtime.async_engine import AsyncEngine, Executor
+from headway.runtime.clock import Clock, LoopClock
+from headway.runtime.driver import Driver, Effects, Observer
 from headway.runtime.engine import (
     Engine,
     InferCall,
@@ -12,13 +15,24 @@ from headway.runtime.engine import (
     ModelStatus,
     StageStatistics,
 )
+from headway.runtime.models import Catalogue, ModelPlan, TierParams
 
 __all__ = [
+    "AsyncEngine",
+    "Catalogue",
+    "Clock",
+    "Driver",
+    "Effects",
     "Engine",
+    "Executor",
     "InferCall",
     "InferReply",
+    "LoopClock",
+    "ModelPlan",
     "ModelState",
     "ModelStatistics",
     "ModelStatus",
+    "Observer",
     "StageStatistics",
+    "TierParams",
 ]

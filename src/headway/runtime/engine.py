@@ -152,7 +152,9 @@ class Engine(Protocol):
     def index(self) -> Sequence[ModelState]:
         """Every model that is configured, served, or failed to load."""
 
-    def statistics(self, model: ModelName | None = None, version: str = "") -> Sequence[ModelStatistics]:
+    def statistics(
+        self, model: ModelName | None = None, version: str = ""
+    ) -> Sequence[ModelStatistics]:
         """Counters of one model or of all.
 
         Raises:

@@ -1,0 +1,34 @@
+"""A model that gives back what it gets: the smallest Python model that headway serves.
+
+Options (keyword arguments of `load`) name its tensors and their shape:
+
+    path: examples/echo_model.py:Echo
+    options: {input: x, output: y, datatype: FP32, columns: 16}
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Echo"]
+
+Tensors = Mapping[str, Any]
+
+
+class Echo:
+    """One input, one output, both (batch, columns)."""
+
+    inputs: list[dict[str, object]]
+    outputs: list[dict[str, object]]
+
+    def load(
+        self, *, input: str = "x", output: str = "y", datatype: str = "FP32", columns: int = 16
+    ) -> None:
+        """Choose names and shapes; -1 columns take any width. Called once, before the first batch."""
+        shape = [-1, columns]
+        self.inputs = [{"name": input, "datatype": datatype, "shape": shape}]
+        self.outputs = [{"name": output, "datatype": datatype, "shape": shape}]
+        self._input, self._output = input, output
+
+    def infer(self, batch: Tensors) -> dict[str, Any]:
+        """The whole batch at once, as numpy arrays: the rows of several requests may be in it."""
+        return {self._output: batch[self._input]}

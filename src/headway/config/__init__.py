@@ -1,0 +1,103 @@
+"""The configuration: one validated model, where its values came from, and what is built from it.
+
+Knows YAML, pydantic and the environment, of which it is the only reader. Must never be imported by
+a lower layer: those take plain values.
+"""
+
+from headway.config.build import (
+    Tier,
+    kernel_params,
+    model_params,
+    model_spec,
+    tier_of,
+    tiers,
+    usable_cores,
+    worker_groups,
+)
+from headway.config.checks import warnings_of
+from headway.config.environment import cache_folder, wants_colour
+from headway.config.load import (
+    ConfigRow,
+    LoadedConfig,
+    Source,
+    SourceKind,
+    config_for_model_file,
+    config_rows,
+    load_config,
+    load_target,
+    with_model,
+)
+from headway.config.outline import config_schema
+from headway.config.quantities import DURATION_FORMAT, SIZE_FORMAT
+from headway.config.schema import (
+    AdminConfig,
+    Backend,
+    BatchConfig,
+    Config,
+    CpuDeviceConfig,
+    EdfPolicyConfig,
+    FifoPolicyConfig,
+    Isolation,
+    JournalConfig,
+    LimitsConfig,
+    LogConfig,
+    LogFormat,
+    LogLevel,
+    ModelConfig,
+    NicenessConfig,
+    PolicyConfig,
+    PriorityPolicyConfig,
+    QueueConfig,
+    ServerConfig,
+    TensorConfig,
+    TierConfig,
+    WarmupConfig,
+)
+
+__all__ = [
+    "DURATION_FORMAT",
+    "SIZE_FORMAT",
+    "AdminConfig",
+    "Backend",
+    "BatchConfig",
+    "Config",
+    "ConfigRow",
+    "CpuDeviceConfig",
+    "EdfPolicyConfig",
+    "FifoPolicyConfig",
+    "Isolation",
+    "JournalConfig",
+    "LimitsConfig",
+    "LoadedConfig",
+    "LogConfig",
+    "LogFormat",
+    "LogLevel",
+    "ModelConfig",
+    "NicenessConfig",
+    "PolicyConfig",
+    "PriorityPolicyConfig",
+    "QueueConfig",
+    "ServerConfig",
+    "Source",
+    "SourceKind",
+    "TensorConfig",
+    "Tier",
+    "TierConfig",
+    "WarmupConfig",
+    "cache_folder",
+    "config_for_model_file",
+    "config_rows",
+    "config_schema",
+    "kernel_params",
+    "load_config",
+    "load_target",
+    "model_params",
+    "model_spec",
+    "tier_of",
+    "tiers",
+    "usable_cores",
+    "wants_colour",
+    "warnings_of",
+    "with_model",
+    "worker_groups",
+]

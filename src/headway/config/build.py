@@ -1,0 +1,181 @@
+"""From the configuration to the plain parameters that kernel, pool and frontends are built from.
+
+Knows what each layer below takes. Asks this machine one thing: which cores there are.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headway.config.checks import choice_hint
+from headway.config.schema import (
+    Config,
+    CpuDeviceConfig,
+    Isolation,
+    ModelConfig,
+    TensorConfig,
+)
+from headway.core import (
+    DeviceName,
+    DeviceParams,
+    KernelParams,
+    ModelName,
+    ModelParams,
+    SlotClass,
+    TierName,
+)
+from headway.errors import ConfigError
+from headway.executors import LaneSpec, ModelSpec, TensorSpec, WorkerGroup
+
+__all__ = [
+    "Tier",
+    "kernel_params",
+    "model_params",
+    "model_spec",
+    "tier_of",
+    "tiers",
+    "usable_cores",
+    "worker_groups",
+]
+
+
+class Tier(NamedTuple):
+    """What a request of a tier is given."""
+
+    name: TierName
+    priority: int
+    budget_ns: int
+    slot_class: SlotClass
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Cores that this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def kernel_params(config: Config, *, cores: Sequence[int] | None = None) -> KernelParams:
+    """Limits and devices.
+
+    Args:
+        config: the configuration.
+        cores: the machine's, for devices that name none.
+    """
+    limits = config.limits
+    return KernelParams(
+        devices=tuple(_device_params(device, cores) for device in config.devices),
+        requests_max=limits.requests_max,
+        bytes_max=limits.bytes_max,
+        retry_after_ns_min=limits.retry_after_min,
+        retry_after_ns_max=limits.retry_after_max,
+        restart_delay_ns_min=limits.restart_delay_min,
+        restart_delay_ns_max=limits.restart_delay_max,
+    )
+
+
+def model_params(config: Config, model: ModelConfig) -> ModelParams:
+    """What the kernel must know of a model; whether it can batch is known once it is loaded."""
+    devices = model.devices or (config.devices[0].name,)
+    return ModelParams(
+        name=ModelName(model.name),
+        version=model.version,
+        devices=tuple(DeviceName(device) for device in devices),
+        batch_rows_max=model.batch.rows_max,
+        linger_ns=model.batch.linger,
+        queue_requests_max=model.queue.requests_max,
+        queue_bytes_max=model.queue.bytes_max,
+        batch_ns_max=model.batch_max,
+    )
+
+
+def model_spec(config: Config, model: ModelConfig) -> ModelSpec:  # noqa: ARG001 - as its siblings
+    """How a worker loads a model."""
+    return ModelSpec(
+        name=model.name,
+        version=model.version,
+        backend=str(model.backend),
+        path=model.path,
+        options=dict(model.options),
+        inputs=tuple(_tensor_spec(tensor) for tensor in model.inputs),
+        outputs=tuple(_tensor_spec(tensor) for tensor in model.outputs),
+        warmup_rows=model.warmup.rows,
+        warmup_shapes=dict(model.warmup.shapes),
+    )
+
+
+def worker_groups(config: Config, *, cores: Sequence[int] | None = None) -> tuple[WorkerGroup, ...]:
+    """The devices as the pool sees them.
+
+    Raises:
+        ConfigError: a slot would be pinned to a core that this process may not use.
+    """
+    usable = usable_cores() if cores is None else tuple(cores)
+    groups = []
+    for index, device in enumerate(config.devices):
+        missing = [core for core in device.cores or () if core not in usable]
+        if device.pin and missing:
+            raise ConfigError(
+                f"devices.{index}.cores: this process may not use core `{missing[0]}`",
+                path=f"devices.{index}.cores",
+                value=missing[0],
+                hint=f"it may use {', '.join(map(str, usable))}; leave `cores` out to use them all",
+            )
+        groups.append(_worker_group(device, usable))
+    return tuple(groups)
+
+
+def tiers(config: Config) -> Mapping[TierName, Tier]:
+    """Every tier, in the order of the configuration."""
+    return {
+        TierName(name): Tier(TierName(name), tier.priority, tier.budget, tier.slot_class)
+        for name, tier in config.tiers.items()
+    }
+
+
+def tier_of(config: Config, model: ModelConfig, name: TierName | None = None) -> Tier:
+    """The tier of a request: the one that it names, else its model's.
+
+    Raises:
+        ConfigError: there is no such tier.
+    """
+    default = "default" if "default" in config.tiers else next(iter(config.tiers))
+    wanted = TierName(name or model.tier or default)
+    found = tiers(config).get(wanted)
+    if found is None:
+        hint = choice_hint(wanted, config.tiers)
+        raise ConfigError(f"there is no tier `{wanted}`", path="tiers", value=wanted, hint=hint)
+    return found
+
+
+def _device_params(device: CpuDeviceConfig, cores: Sequence[int] | None) -> DeviceParams:
+    lane_count = len(_cores_of(device, cores))
+    lanes = tuple(i % lane_count for i in range(lane_count * device.slots_per_core))
+    return DeviceParams(name=DeviceName(device.name), slot_lanes=lanes)
+
+
+def _worker_group(device: CpuDeviceConfig, usable: Sequence[int]) -> WorkerGroup:
+    cores = _cores_of(device, usable)
+    # Neighbouring slots lie on different cores, so that the first free ones spread the work.
+    slots = tuple(
+        LaneSpec(
+            cores=(cores[i % len(cores)],) if device.pin else (),
+            niceness_high=device.niceness.high,
+            niceness_low=device.niceness.low,
+        )
+        for i in range(len(cores) * device.slots_per_core)
+    )
+    return WorkerGroup(
+        device=DeviceName(device.name),
+        slots=slots,
+        is_isolated=device.isolation is Isolation.PER_MODEL,
+        arena_bytes_max=device.arena_max,
+    )
+
+
+def _cores_of(device: CpuDeviceConfig, usable: Sequence[int] | None) -> tuple[int, ...]:
+    if device.cores is not None:
+        return device.cores
+    return usable_cores() if usable is None else tuple(usable)
+
+
+def _tensor_spec(tensor: TensorConfig) -> TensorSpec:
+    return TensorSpec(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

@@ -1,0 +1,154 @@
+"""What one setting says about another: rules across the configuration, and doubts worth a word.
+
+Knows the whole configuration. Refuses to know where it was written: a problem names its keys.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from headway.core import SlotClass
+from headway.units import format_duration
+
+if TYPE_CHECKING:
+    from headway.config.schema import Config, ModelConfig
+
+__all__ = [
+    "CrossCheckError",
+    "Keys",
+    "Problem",
+    "choice_hint",
+    "cross_problems",
+    "dotted",
+    "warnings_of",
+]
+
+Keys = tuple[str | int, ...]
+"""Where a setting stands: keys of mappings and indices of lists."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, where, and how to mend it."""
+
+    keys: Keys
+    value: object
+    message: str
+    hint: str | None
+
+
+class CrossCheckError(ValueError):
+    """Settings that are fine one by one and contradict each other."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(f"{dotted(p.keys)}: {p.message}" for p in problems))
+        self.problems = problems
+
+
+def dotted(keys: Keys) -> str:
+    """The path of a setting as people write it."""
+    return ".".join(str(key) for key in keys)
+
+
+def choice_hint(wrong: object, choices: Iterable[str]) -> str:
+    """Name the nearest choice, if one is near, and all of them."""
+    valid = list(choices)
+    listing = ", ".join(f"`{choice}`" for choice in valid)
+    close = get_close_matches(str(wrong), valid, n=1)
+    return f"did you mean `{close[0]}`? valid: {listing}" if close else f"valid: {listing}"
+
+
+def cross_problems(config: "Config") -> Iterator[Problem]:
+    """Everything that makes a configuration of valid settings invalid."""
+    yield from _twice(("models",), [model.name for model in config.models])
+    yield from _twice(("devices",), [device.name for device in config.devices])
+    for index, model in enumerate(config.models):
+        yield from _model_problems(config, model, index)
+    for index, device in enumerate(config.devices):
+        cores = device.cores or ()
+        if len(set(cores)) < len(cores):
+            message = f"`{list(cores)}` names a core twice"
+            hint = "name each core once; slots_per_core says how much runs on each"
+            yield Problem(("devices", index, "cores"), cores, message, hint)
+    limits = config.limits
+    for name, low_ns, high_ns in (
+        ("restart_delay", limits.restart_delay_min, limits.restart_delay_max),
+        ("retry_after", limits.retry_after_min, limits.retry_after_max),
+    ):
+        if low_ns > high_ns:
+            low, high = format_duration(low_ns), format_duration(high_ns)
+            message = f"`{low}` is above {name}_max, `{high}`"
+            hint = f"lower it, or raise {name}_max"
+            yield Problem(("limits", f"{name}_min"), low, message, hint)
+
+
+def warnings_of(config: "Config") -> tuple[str, ...]:
+    """What is allowed and probably not meant, one sentence each."""
+    return tuple(_doubts(config))
+
+
+def _twice(section: Keys, names: Sequence[str]) -> Iterator[Problem]:
+    for name, count in Counter(names).items():
+        if count > 1:
+            first, second = [index for index, other in enumerate(names) if other == name][:2]
+            message = f"`{name}` is the name of {dotted(section)}.{first} already"
+            yield Problem((*section, second, "name"), name, message, "give each its own name")
+
+
+def _model_problems(config: "Config", model: "ModelConfig", index: int) -> Iterator[Problem]:
+    where: Keys = ("models", index)
+    if model.tier is not None and model.tier not in config.tiers:
+        message = f"there is no tier `{model.tier}`"
+        yield Problem((*where, "tier"), model.tier, message, choice_hint(model.tier, config.tiers))
+    devices = [device.name for device in config.devices]
+    for position, device in enumerate(model.devices):
+        if device not in devices:
+            message = f"there is no device `{device}`"
+            hint = choice_hint(device, devices)
+            yield Problem((*where, "devices", position), device, message, hint)
+    yield from _twice((*where, "inputs"), [tensor.name for tensor in model.inputs])
+    yield from _twice((*where, "outputs"), [tensor.name for tensor in model.outputs])
+    for position, rows in enumerate(model.warmup.rows):
+        if rows > model.batch.rows_max:
+            message = f"`{rows}` rows are more than batch.rows_max, `{model.batch.rows_max}`"
+            hint = "warm up with no more rows than a batch may have"
+            yield Problem((*where, "warmup", "rows", position), rows, message, hint)
+    yield from _path_problems(model, where)
+
+
+def _path_problems(model: "ModelConfig", where: Keys) -> Iterator[Problem]:
+    problem: tuple[str, str] | None = None
+    if model.backend == "auto":
+        problem = (
+            "does not show which back end runs it",
+            "end it in `.onnx`, write `file.py:Class`, or set backend to `onnx` or `python`",
+        )
+    elif model.backend == "python" and not is_class_path(model.path):
+        problem = ("names no class", "write `file.py:Class` or `module:Class`")
+    if problem is not None:
+        yield Problem((*where, "path"), model.path, f"`{model.path}` {problem[0]}", problem[1])
+
+
+def is_class_path(path: str) -> bool:
+    """Whether a path is `file.py:Class` or `module:Class`."""
+    place, _, name = path.rpartition(":")
+    return bool(place) and name.isidentifier()
+
+
+def _doubts(config: "Config") -> Iterator[str]:
+    if not config.models:
+        yield "no models are configured, so every request will be refused"
+    tiers = config.tiers
+    if config.policy.kind == "fifo" and len({tier.priority for tier in tiers.values()}) > 1:
+        yield "tiers differ in priority, which policy `fifo` ignores"
+    for name, tier in tiers.items():
+        later = [
+            other
+            for other in tiers
+            if tiers[other].slot_class is SlotClass.HIGH and tiers[other].priority > tier.priority
+        ]
+        if tier.slot_class is SlotClass.LOW and later:
+            yield (
+                f"tier `{name}` starts before `{later[0]}`, yet gives way to it once both run: "
+                f"its slot_class is `low`"
+            )

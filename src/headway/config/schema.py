@@ -1,0 +1,349 @@
+"""The configuration as one frozen model: every setting, its default and what it means.
+
+Knows what may be written. The string under a field is its documentation, here, in the reference
+pages and in the hints of errors. Refuses to know files, the environment and this machine.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from headway.config.checks import CrossCheckError, cross_problems
+from headway.config.quantities import Duration, PositiveDuration, PositiveSize, Size
+from headway.core import Datatype, SlotClass
+from headway.units import NS_PER_MS, NS_PER_S
+
+__all__ = [
+    "AdminConfig",
+    "Backend",
+    "BatchConfig",
+    "Config",
+    "CpuDeviceConfig",
+    "EdfPolicyConfig",
+    "FifoPolicyConfig",
+    "Isolation",
+    "JournalConfig",
+    "LimitsConfig",
+    "LogConfig",
+    "LogFormat",
+    "LogLevel",
+    "ModelConfig",
+    "NicenessConfig",
+    "PolicyConfig",
+    "PriorityPolicyConfig",
+    "QueueConfig",
+    "ServerConfig",
+    "TensorConfig",
+    "TierConfig",
+    "WarmupConfig",
+]
+
+
+class Section(BaseModel):
+    """What all sections share: nothing unknown is accepted, nothing changes later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Backend(StrEnum):
+    """What runs a model."""
+
+    AUTO = "auto"
+    ONNX = "onnx"
+    PYTHON = "python"
+
+
+class Isolation(StrEnum):
+    """How the models of a device share worker processes."""
+
+    SHARED = "shared"
+    PER_MODEL = "per_model"
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    AUTO = "auto"
+    JSON = "json"
+    HUMAN = "human"
+
+
+class LogLevel(StrEnum):
+    """The least important line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _version_text(value: object) -> object:
+    """YAML reads `version: 2` as a number; 1.10 would lose its zero, so only whole ones pass."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole or isinstance(value, str):
+        return str(value)
+    raise ValueError(f'`{value}` is not text: put a version in quotes, "{value}"')
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$", max_length=128)]
+PathName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
+VersionText = Annotated[
+    str,
+    BeforeValidator(_version_text),
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]*$"}),
+]
+# Strict, for else `true` would pass as 1.
+Count = Annotated[int, Field(ge=1, strict=True)]
+Whole = Annotated[int, Field(ge=0, strict=True)]
+Axis = Annotated[int, Field(ge=-1, strict=True)]
+Niceness = Annotated[int, Field(ge=-20, le=19, strict=True)]
+OptionValue = bool | int | float | str
+
+
+class AdminConfig(Section):
+    """What the management calls of the HTTP interface may do."""
+
+    can_load: bool = True
+    """Models of this file may be loaded, reloaded and unloaded while the server runs."""
+    can_override: bool = False
+    """A load may also bring settings of its own, a path included: whoever can reach the server
+    can then run code on it."""
+
+
+class ServerConfig(Section):
+    """The HTTP interface."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` is every interface."""
+    port: int = Field(default=8000, ge=0, le=65535, strict=True)
+    """Port to listen on; 0 lets the system choose one, which is printed."""
+    admin: AdminConfig = AdminConfig()
+    """What the management calls may do."""
+    grace: Duration = 30 * NS_PER_S
+    """After SIGTERM, how long admitted requests may take to finish."""
+    body_max: PositiveSize = 64 << 20
+    """Largest request body; a larger one is refused with 413 before it is read."""
+    keep_alive: Duration = 75 * NS_PER_S
+    """How long an idle connection is kept open. Above the 60 s of most load balancers, so that
+    they and not the server are the ones to close it."""
+
+
+class BatchConfig(Section):
+    """How requests of one model are put together."""
+
+    rows_max: int = Field(default=8, ge=1, le=65536, strict=True)
+    """Rows of one batch; a request with more is refused. Has no effect on a model without a
+    batch axis: there one request is one batch."""
+    linger: Duration = 0
+    """Longest wait for a fuller batch. 0 takes whatever waits when a slot becomes free."""
+
+
+class QueueConfig(Section):
+    """How much may wait for one model; beyond it requests are refused."""
+
+    requests_max: Whole = 1024
+    """Requests that may wait."""
+    bytes_max: Size = 1 << 30
+    """Bytes of input that may wait."""
+
+
+class TensorConfig(Section):
+    """An input or output."""
+
+    name: str = Field(min_length=1)
+    """Its name in the model."""
+    datatype: Datatype
+    """Element type, as the Open Inference Protocol names it."""
+    shape: tuple[Axis, ...]
+    """Shape with the batch axis first; -1 is any size."""
+
+
+class WarmupConfig(Section):
+    """What a model runs before it is ready."""
+
+    rows: tuple[Count, ...] = (1,)
+    """Batch sizes to run."""
+    shapes: dict[str, tuple[Count, ...]] = Field(default_factory=dict)
+    """Shape of one row, without the batch axis, for inputs whose model leaves it open; open axes
+    of the others are taken as 1."""
+
+
+class ModelConfig(Section):
+    """A model to serve."""
+
+    name: PathName
+    """Under which clients ask for it."""
+    version: VersionText = "1"
+    """What clients see as its version."""
+    backend: Backend = Backend.AUTO
+    """What runs it. `auto` takes `onnx` for a path that ends in `.onnx` and `python` for
+    `file.py:Class` or `module:Class`."""
+    path: str = Field(min_length=1)
+    """The model: a file, or for `python` a class, `file.py:Class` or `module:Class`. Relative
+    paths start at this file's folder."""
+    devices: tuple[Name, ...] = ()
+    """Devices that each hold a replica; empty takes the first device."""
+    tier: Name | None = None
+    """Tier of requests that name none; without it the tier called `default`, else the first."""
+    batch: BatchConfig = BatchConfig()
+    """How requests are put together."""
+    queue: QueueConfig = QueueConfig()
+    """How much may wait."""
+    batch_max: PositiveDuration = 60 * NS_PER_S
+    """A batch that runs longer is taken for hung, and its worker is replaced."""
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    """Passed to the back end: `intra_op_threads` for `onnx`; keyword arguments of `load` for
+    `python`."""
+    inputs: tuple[TensorConfig, ...] = ()
+    """Inputs, where the model itself does not say."""
+    outputs: tuple[TensorConfig, ...] = ()
+    """Outputs, where the model itself does not say."""
+    warmup: WarmupConfig = WarmupConfig()
+    """What is run before the model is ready."""
+
+
+class TierConfig(Section):
+    """A class of service that requests may ask for."""
+
+    priority: Whole = 1
+    """Lower is served first."""
+    budget: PositiveDuration = 30 * NS_PER_S
+    """Time from arrival to the last byte; a request may ask for less, never for more."""
+    slot_class: SlotClass = SlotClass.HIGH
+    """What the slot that runs a batch is told: `low` work gives way to `high` on the same core."""
+
+
+class NicenessConfig(Section):
+    """How far worker threads stand back.
+
+    The dispatcher runs at 0: were the workers level with it, busy cores would make it notice
+    arrivals late. Numbers below 0 need a privilege.
+    """
+
+    high: Niceness = 5
+    """For batches of slot class `high`."""
+    low: Niceness = 19
+    """For batches of slot class `low`."""
+
+
+class CpuDeviceConfig(Section):
+    """Cores that run batches."""
+
+    name: Name = "cpu:0"
+    """By which models name it."""
+    kind: Literal["cpu"] = "cpu"
+    """What it is."""
+    cores: tuple[Whole, ...] | None = Field(default=None, min_length=1)
+    """Cores to use; without it all that the process may use."""
+    slots_per_core: int = Field(default=2, ge=1, le=64, strict=True)
+    """Batches that may run on one core at once."""
+    pin: bool = True
+    """Keep each slot's thread on its core, which makes service times predictable."""
+    isolation: Isolation = Isolation.SHARED
+    """`shared` is one worker process for all models, `per_model` one for each: a crash then takes
+    one model only, at the price of memory."""
+    niceness: NicenessConfig = NicenessConfig()
+    """How far worker threads stand back."""
+    arena_max: PositiveSize = 256 << 20
+    """Shared memory of one slot of one worker: the inputs and outputs of one batch."""
+
+
+class FifoPolicyConfig(Section):
+    """Arrival order, no classes: the baseline."""
+
+    kind: Literal["fifo"]
+    """Arrival order."""
+    class_slots: bool = False
+    """Tell a slot the class of its batch; false runs every batch as `high`."""
+
+
+class PriorityPolicyConfig(Section):
+    """Strict priority; arrival order inside one."""
+
+    kind: Literal["priority"]
+    """Strict priority."""
+    class_slots: bool = True
+    """Tell a slot the class of its batch; false runs every batch as `high`."""
+
+
+class EdfPolicyConfig(Section):
+    """The earliest deadline first, whatever the priority."""
+
+    kind: Literal["edf"]
+    """Earliest deadline first."""
+    class_slots: bool = True
+    """Tell a slot the class of its batch; false runs every batch as `high`."""
+
+
+PolicyConfig = FifoPolicyConfig | PriorityPolicyConfig | EdfPolicyConfig
+
+
+class LimitsConfig(Section):
+    """Limits over all models, and the pauses between tries."""
+
+    requests_max: Whole = 4096
+    """Requests that may wait, over all models."""
+    bytes_max: Size = 2 << 30
+    """Bytes of input that may wait, over all models."""
+    restart_delay_min: PositiveDuration = 100 * NS_PER_MS
+    """Pause before a lost worker is started again; doubles with each loss in a row."""
+    restart_delay_max: PositiveDuration = 10 * NS_PER_S
+    """Longest such pause."""
+    retry_after_min: PositiveDuration = 10 * NS_PER_MS
+    """Shortest time after which a refused client is told to try again."""
+    retry_after_max: PositiveDuration = 30 * NS_PER_S
+    """Longest such time."""
+
+
+class JournalConfig(Section):
+    """The run's log of every event and decision, for `headway replay` and `headway report`."""
+
+    path: str | None = None
+    """File to write; without it no journal is kept. Relative paths start at this file's folder."""
+    bytes_max: PositiveSize = 1 << 30
+    """Size at which the journal ends; the server goes on without it."""
+
+
+class LogConfig(Section):
+    """What the server says about itself, on stderr."""
+
+    format: LogFormat = LogFormat.AUTO
+    """`auto` is `human` on a terminal and `json` elsewhere."""
+    level: LogLevel = LogLevel.INFO
+    """The least important line that is written."""
+
+
+class Config(Section):
+    """Everything that can be configured.
+
+    Invariants: every tier and device that a model names exists; model and device names are unique;
+    no lower bound is above its upper bound.
+    """
+
+    server: ServerConfig = ServerConfig()
+    """The HTTP interface."""
+    models: tuple[ModelConfig, ...] = ()
+    """What is served."""
+    tiers: dict[Name, TierConfig] = Field(default={"standard": TierConfig()}, min_length=1)
+    """Classes of service, by name."""
+    devices: tuple[CpuDeviceConfig, ...] = Field(default=(CpuDeviceConfig(),), min_length=1)
+    """Where models run."""
+    policy: PolicyConfig = Field(
+        default=PriorityPolicyConfig(kind="priority"), discriminator="kind"
+    )
+    """Who goes first."""
+    limits: LimitsConfig = LimitsConfig()
+    """Limits over all models."""
+    journal: JournalConfig = JournalConfig()
+    """The log of every event and decision."""
+    log: LogConfig = LogConfig()
+    """What the server says about itself."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> "Config":
+        problems = tuple(cross_problems(self))
+        if problems:
+            raise CrossCheckError(problems)
+        return self

@@ -1,0 +1,419 @@
+"""An Open Inference Protocol infer request: from its bytes to an `InferCall`.
+
+A body is one of three things, and the header `Inference-Header-Content-Length` says which: JSON
+alone (no such header), that much JSON and then the binary inputs in their order, or, when it is 0,
+the one input of the model and nothing else.
+
+What a client may say besides its tensors:
+
+| what     | where                               | meaning                              |
+| -------- | ----------------------------------- | ------------------------------------ |
+| priority | parameter `priority`; a header      | lower is served first, 1 before all; |
+|          | `headway-priority` wins over it     | 0 leaves it to the model             |
+| budget   | parameter `timeout`, microseconds;  | the smaller holds; `timeout` 0 means |
+|          | header `headway-budget-ms`          | none, a header of 0 already spent    |
+| tenant   | header `headway-tenant`             | whoever is accounted for             |
+| tier     | header `headway-tier`               | the service class                    |
+
+Reserved parameters (`priority`, `timeout`, `binary_data_output`, `headers`, `sequence_*`,
+`triton_*`) end here; all others go to the model. Keys that the protocol does not have are ignored.
+
+Pure: bytes in, values out. Any input at all gives a call or an `InvalidRequestError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Annotated, Any, Final
+
+from msgspec import DecodeError, Meta, Raw, Struct
+from msgspec.json import Decoder
+
+from headway.core import Datatype, ModelName, TenantId, Tensor, TierName, concat_bytes, elements_of
+from headway.errors import InvalidRequestError
+from headway.executors import ParameterValue, TensorSpec
+from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_elements
+from headway.runtime import InferCall, ModelStatus
+from headway.units import NS_PER_MS, NS_PER_US
+
+__all__ = ["HEADER_NAMES", "DecodedInfer", "ReplyForm", "decode_infer", "decode_raw_infer"]
+
+HEADER_LENGTH: Final = b"inference-header-content-length"
+HEADER_PRIORITY: Final = b"headway-priority"
+HEADER_BUDGET: Final = b"headway-budget-ms"
+HEADER_TENANT: Final = b"headway-tenant"
+HEADER_TIER: Final = b"headway-tier"
+HEADER_NAMES: Final = frozenset(
+    {HEADER_LENGTH, HEADER_PRIORITY, HEADER_BUDGET, HEADER_TENANT, HEADER_TIER}
+)
+"""Lower-case names of the request headers that `decode_infer` reads."""
+
+PRIORITY_MAX: Final = 2**31 - 1
+BUDGET_MS_MAX: Final = 10**10
+"""Four months. Clients that mean "for ever" send no budget."""
+
+_RESERVED: Final = frozenset(
+    "binary_data_output headers priority sequence_end sequence_id sequence_start timeout".split()
+)
+_RESERVED_PREFIX: Final = "triton_"
+_SHARED_MEMORY_HINT: Final = "send the tensor in the request; shared memory is not supported yet"
+
+
+class ReplyForm(Struct, frozen=True, gc=False):
+    """How the client wants its answer."""
+
+    request_id: str | None = None
+    """Echoed."""
+    is_binary: bool = False
+    """For outputs that `binary_by_name` does not name."""
+    binary_by_name: Mapping[str, bool] = {}
+
+
+class DecodedInfer(Struct, frozen=True):
+    """A request for the engine, and how to answer it."""
+
+    call: InferCall
+    form: ReplyForm
+
+
+class _Input(Struct, gc=False):
+    name: str
+    shape: Annotated[list[Annotated[int, Meta(ge=0, le=2**31 - 1)]], Meta(max_length=AXES_MAX)]
+    datatype: Datatype
+    data: Raw = Raw(b"null")
+    parameters: dict[str, Any] | None = None
+
+
+class _Output(Struct, gc=False):
+    name: str
+    parameters: dict[str, Any] | None = None
+
+
+class _Infer(Struct, gc=False):
+    inputs: list[_Input]
+    outputs: list[_Output] | None = None
+    id: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+_decoder: Final = Decoder(_Infer)
+
+
+def decode_infer(
+    body: bytes,
+    *,
+    model: ModelName,
+    version: str = "",
+    arrived_at_ns: int,
+    headers: Mapping[bytes, bytes],
+) -> DecodedInfer:
+    """Decode a JSON body with or without binary inputs behind it.
+
+    Binary inputs are views of the body, which they keep alive.
+
+    Args:
+        body: all of it, decompressed.
+        model: from the path, as is the version.
+        version: empty for whichever is current.
+        arrived_at_ns: when its first bytes were seen.
+        headers: those of `HEADER_NAMES` that the request has.
+
+    Cost: 5 us for one JSON input of 16 floats.
+
+    Raises:
+        InvalidRequestError: what is wrong, and with which value.
+    """
+    json_bytes = _json_bytes(headers.get(HEADER_LENGTH), len(body))
+    request = _decode_json(body if json_bytes == len(body) else body[:json_bytes])
+    inputs = _tensors_of(request.inputs, memoryview(body)[json_bytes:])
+    names, binary_by_name = _outputs_of(request.outputs)
+    parameters = request.parameters or {}
+    form = ReplyForm(
+        request.id, _flag(parameters, "binary_data_output", is_default=False), binary_by_name
+    )
+    return DecodedInfer(
+        _call_of(model, version, inputs, names, arrived_at_ns, parameters, headers), form
+    )
+
+
+def decode_raw_infer(
+    body: bytes, *, status: ModelStatus, arrived_at_ns: int, headers: Mapping[bytes, bytes]
+) -> DecodedInfer:
+    """Decode a body that is the bytes of the model's only input, one row of it.
+
+    Raises:
+        InvalidRequestError: the model has several inputs, or the bytes do not fill its shape.
+    """
+    if len(status.inputs) != 1:
+        raise InvalidRequestError(
+            f"model `{status.name}` has {len(status.inputs)} inputs, a raw request carries one",
+            hint="describe the inputs in JSON and send their bytes behind it",
+        )
+    spec = status.inputs[0]
+    data = concat_bytes([body]) if spec.datatype is Datatype.BYTES else body
+    shape = _raw_shape(spec, status, len(body))
+    check_packed(spec.name, spec.datatype, shape, data)
+    inputs = [Tensor(spec.name, spec.datatype, shape, data)]
+    call = _call_of(status.name, status.version, inputs, (), arrived_at_ns, {}, headers)
+    return DecodedInfer(call, ReplyForm(is_binary=True))
+
+
+def _json_bytes(header: bytes | None, body_bytes: int) -> int:
+    if header is None:
+        return body_bytes
+    if not header.isdigit() or len(header) > 18 or int(header) > body_bytes:
+        raise InvalidRequestError(
+            f"`Inference-Header-Content-Length: {_shown(header)}` is no length within the body of"
+            f" {body_bytes} bytes",
+            hint="it is the number of bytes of the JSON in front of the binary inputs",
+        )
+    return int(header)
+
+
+def _decode_json(text: bytes) -> _Infer:
+    try:
+        if not text.isascii():
+            text.decode()  # what nobody reads is not looked at below, yet bad text is bad text
+        return _decoder.decode(text)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(
+            f"the body is no inference request: {error}",
+            hint="it is an object with `inputs`, each of name, shape, datatype and data",
+        ) from None
+
+
+def _tensors_of(inputs: Sequence[_Input], binary: memoryview) -> list[Tensor]:
+    tensors = []
+    start = 0
+    for one in inputs:
+        name, datatype, shape = one.name, one.datatype, tuple(one.shape)
+        size_bytes = None if one.parameters is None else _binary_size(one)
+        if size_bytes is None:
+            if _is_absent(one.data):
+                raise InvalidRequestError(f"input `{name}` has neither `data` nor binary data")
+            data: bytes | memoryview = pack_elements(name, datatype, shape, one.data)
+        else:
+            data = binary[start : start + size_bytes]
+            start += size_bytes
+            if start > len(binary):
+                raise InvalidRequestError(
+                    f"input `{name}` should end at byte {start} of the binary data, which has"
+                    f" {len(binary)}"
+                )
+            check_packed(name, datatype, shape, data)
+        tensors.append(Tensor(name, datatype, shape, data))
+    if start != len(binary):
+        raise InvalidRequestError(
+            f"the binary data has {len(binary)} bytes, its inputs take {start}",
+            hint="`binary_data_size` of all inputs must add up to what follows the JSON",
+        )
+    if len(tensors) > 1:
+        _refuse_twins("input", [tensor.name for tensor in tensors])
+    return tensors
+
+
+def _binary_size(one: _Input) -> int | None:
+    """The parameter `binary_data_size`, or None for an input with JSON data."""
+    parameters = one.parameters or {}
+    if "shared_memory_region" in parameters:
+        raise InvalidRequestError(
+            f"input `{one.name}` is in shared memory", hint=_SHARED_MEMORY_HINT
+        )
+    size_bytes = parameters.get("binary_data_size")
+    if size_bytes is None:
+        return None
+    if type(size_bytes) is not int or size_bytes < 0:
+        raise InvalidRequestError(
+            f"`binary_data_size` of input `{one.name}` is `{_shown(size_bytes)}`, not a number of"
+            " bytes"
+        )
+    if not _is_absent(one.data):
+        raise InvalidRequestError(f"input `{one.name}` has both `data` and `binary_data_size`")
+    return size_bytes
+
+
+def _is_absent(data: Raw) -> bool:
+    return len(memoryview(data)) == 4 and bytes(data) == b"null"
+
+
+def _outputs_of(outputs: Sequence[_Output] | None) -> tuple[tuple[str, ...], dict[str, bool]]:
+    """The names wanted, and for which of them the form was said."""
+    if not outputs:
+        return (), {}
+    binary_by_name = {}
+    for one in outputs:
+        if one.parameters:
+            _refuse_extensions(one)
+            if one.parameters.get("binary_data") is not None:
+                binary_by_name[one.name] = _flag(one.parameters, "binary_data", is_default=False)
+    names = tuple(one.name for one in outputs)
+    _refuse_twins("output", names)
+    return names, binary_by_name
+
+
+def _refuse_extensions(output: _Output) -> None:
+    parameters = output.parameters or {}
+    if "shared_memory_region" in parameters:
+        raise InvalidRequestError(
+            f"output `{output.name}` is wanted in shared memory", hint="take it from the reply"
+        )
+    if parameters.get("classification"):
+        raise InvalidRequestError(
+            f"output `{output.name}` is wanted as a classification",
+            hint="ask for the scores and rank them in the client",
+        )
+
+
+def _refuse_twins(kind: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twin = next(name for at, name in enumerate(names) if name in names[:at])
+        raise InvalidRequestError(f"{kind} `{twin}` is there more than once")
+
+
+def _call_of(
+    model: ModelName,
+    version: str,
+    inputs: Sequence[Tensor],
+    outputs: tuple[str, ...],
+    arrived_at_ns: int,
+    parameters: Mapping[str, Any],
+    headers: Mapping[bytes, bytes],
+) -> InferCall:
+    priority, budget_ns, budget_source = None, None, "request"
+    tier = tenant = None
+    passed: Mapping[str, ParameterValue] = {}
+    if parameters:
+        priority = _priority(parameters.get("priority"), "parameter `priority`")
+        budget_ns, budget_source = _timeout_ns(parameters.get("timeout")), "timeout"
+        passed = _passed_on(parameters)
+    if headers:
+        header_budget_ns = _header_budget_ns(headers.get(HEADER_BUDGET))
+        if header_budget_ns is not None and (budget_ns is None or header_budget_ns < budget_ns):
+            budget_ns, budget_source = header_budget_ns, "headway-budget-ms"
+        header_priority = headers.get(HEADER_PRIORITY)
+        if header_priority is not None:
+            text = header_priority.decode("latin-1")
+            priority = _priority(text, "header `headway-priority`") or priority
+        tier = _named(headers, HEADER_TIER)
+        tenant = _named(headers, HEADER_TENANT)
+    return InferCall(
+        model=model,
+        version=version,
+        inputs=inputs,
+        outputs=outputs,
+        parameters=passed,
+        arrived_at_ns=arrived_at_ns,
+        priority=priority,
+        tier=None if tier is None else TierName(tier),
+        tenant=None if tenant is None else TenantId(tenant),
+        budget_ns=budget_ns,
+        budget_source="request" if budget_ns is None else budget_source,
+    )
+
+
+def _passed_on(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
+    """Parameters for the model; null means absent."""
+    passed: dict[str, ParameterValue] = {}
+    for name, value in parameters.items():
+        if name in _RESERVED or name.startswith(_RESERVED_PREFIX) or value is None:
+            continue
+        if not isinstance(value, str | int | float | bool):
+            raise InvalidRequestError(
+                f"parameter `{_shown(name)}` is neither a string, a number nor a boolean"
+            )
+        passed[name] = value
+    return passed
+
+
+def _priority(value: object, where: str) -> int | None:
+    number = _whole_number(value)
+    if number is None or number > PRIORITY_MAX:
+        raise InvalidRequestError(
+            f"{where} is `{_shown(value)}`, not an integer from 0 to {PRIORITY_MAX}",
+            hint="1 is served first; 0 leaves it to the model",
+        )
+    return number or None
+
+
+def _timeout_ns(value: object) -> int | None:
+    number = _whole_number(value)
+    if number is None or number > BUDGET_MS_MAX * 1_000:
+        raise InvalidRequestError(
+            f"parameter `timeout` is `{_shown(value)}`, not a whole number of microseconds up to"
+            f" {BUDGET_MS_MAX * 1_000}",
+            hint="leave it out, or send 0, for no limit of your own",
+        )
+    return number * NS_PER_US or None
+
+
+def _whole_number(value: object) -> int | None:
+    """A non-negative integer or its decimal digits; 0 for None; None for anything else."""
+    if value is None:
+        return 0
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
+        return int(value)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _header_budget_ns(header: bytes | None) -> int | None:
+    if header is None:
+        return None
+    try:
+        budget_ms = float(header)
+    except ValueError:
+        budget_ms = -1.0
+    if not isfinite(budget_ms) or not 0 <= budget_ms <= BUDGET_MS_MAX:
+        raise InvalidRequestError(
+            f"`headway-budget-ms: {_shown(header)}` is not a number of milliseconds from 0 to"
+            f" {BUDGET_MS_MAX}"
+        )
+    return int(budget_ms * NS_PER_MS)  # rounded down: time left is never overstated
+
+
+def _named(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
+    return value.decode("latin-1").strip() or None if value else None
+
+
+def _flag(parameters: Mapping[str, Any], name: str, *, is_default: bool) -> bool:
+    value = parameters.get(name)
+    if value is None:
+        return is_default
+    if not isinstance(value, bool):
+        raise InvalidRequestError(f"parameter `{name}` is `{_shown(value)}`, not true or false")
+    return value
+
+
+def _shown(value: object) -> str:
+    """A client's value for an error text: never long, and never a number too long to print."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    text = str(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def _raw_shape(spec: TensorSpec, status: ModelStatus, body_bytes: int) -> tuple[int, ...]:
+    """One row of the input, its one free axis sized by the bytes."""
+    row = spec.shape[1:] if status.can_batch else spec.shape
+    lead = (1,) if status.can_batch else ()
+    free = [axis for axis, size in enumerate(row) if size < 0]
+    if spec.datatype is Datatype.BYTES:
+        if len(free) > 1 or elements_of([size for size in row if size >= 0]) != 1:
+            raise _no_raw(spec, "BYTES needs the shape [1]")
+        return lead + (1,) * len(row)
+    if not free:
+        return lead + row
+    if len(free) > 1:
+        raise _no_raw(spec, "only one axis may be free")
+    fixed = [size for size in row if size >= 0]
+    item_bytes = elements_of(fixed) * (spec.datatype.item_bytes or 1)
+    size = body_bytes // item_bytes if item_bytes else 0
+    return lead + tuple(size if axis in free else fixed_size for axis, fixed_size in enumerate(row))
+
+
+def _no_raw(spec: TensorSpec, why: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"input `{spec.name}` of shape {list(spec.shape)} cannot be sent raw: {why}",
+        hint="describe it in JSON and send its bytes behind that",
+    )

@@ -1,0 +1,271 @@
+"""Every path of the REST interface but `infer`: health, models, repository, settings, metrics.
+
+`ROUTES` is the whole list. Most answer at once; loading and unloading wait for the engine.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder, Encoder
+
+from headway.core import ModelName
+from headway.errors import InvalidRequestError, ModelNotFoundError
+from headway.frontends.oip_models import (
+    LOG_SETTINGS,
+    TRACE_SETTINGS,
+    model_config,
+    model_metadata,
+    repository_index,
+    server_metadata,
+    statistics,
+)
+from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError
+from headway.runtime import Engine
+
+__all__ = ["Endpoint", "OipRoutes", "Target"]
+
+_METRICS_TYPE: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+Body = TypeVar("Body")
+
+
+class Target(NamedTuple):
+    """What a path names and a body says."""
+
+    model: ModelName
+    version: str
+    region: str
+    body: bytes
+
+
+Endpoint = Callable[[Target], Answer | Awaitable[Answer]]
+
+
+class Found(NamedTuple):
+    """The methods that a path has, and what it names."""
+
+    methods: Mapping[str, Endpoint]
+    names: Mapping[str, str]
+
+
+class _IndexBody(Struct):
+    ready: bool = False
+
+
+class _RepositoryBody(Struct):
+    parameters: dict[str, Any] | None = None
+
+
+_encoder: Final = Encoder()
+_index_decoder: Final = Decoder(_IndexBody)
+_repository_decoder: Final = Decoder(_RepositoryBody)
+_object_decoder: Final = Decoder(dict[str, Any])
+
+
+class OipRoutes:
+    """Answers from an engine."""
+
+    def __init__(self, engine: Engine, version: str) -> None:
+        self._engine = engine
+        self._metadata = _json(server_metadata(version))
+        self._routes = [
+            (pattern.strip("/").split("/"), {**methods}) for pattern, methods in self._table()
+        ]
+
+    def find(self, path: str) -> Found | None:
+        """What a path means; None for nothing."""
+        segments = path.strip("/").split("/")
+        for pattern, methods in self._routes:
+            if len(pattern) == len(segments):
+                pairs = list(zip(pattern, segments, strict=True))
+                if all(want == got or want.startswith("{") for want, got in pairs):
+                    names = {want.strip("{}"): got for want, got in pairs if want.startswith("{")}
+                    return Found(methods, names)
+        return None
+
+    def _table(self) -> list[tuple[str, Mapping[str, Endpoint]]]:
+        """Fixed words before names, for a path is taken by the first pattern that fits."""
+        model = "/v2/models/{model}"
+        version = model + "/versions/{version}"
+        trace = {"GET": self._trace, "POST": self._update_trace}
+        return [
+            ("/v2", {"GET": self._server}),
+            ("/v2/health/live", {"GET": self._live}),
+            ("/v2/health/ready", {"GET": self._ready}),
+            ("/metrics", {"GET": self._metrics}),
+            ("/v2/models/stats", {"GET": self._all_statistics}),
+            *[
+                (prefix + suffix, {"GET": endpoint})
+                for prefix in (model, version)
+                for suffix, endpoint in (
+                    ("", self._model),
+                    ("/ready", self._model_ready),
+                    ("/config", self._config),
+                    ("/stats", self._statistics),
+                )
+            ],
+            ("/v2/repository/index", {"POST": self._index}),
+            ("/v2/repository/models/{model}/load", {"POST": self._load}),
+            ("/v2/repository/models/{model}/unload", {"POST": self._unload}),
+            ("/v2/trace/setting", trace),
+            (model + "/trace/setting", trace),
+            ("/v2/logging", {"GET": self._log, "POST": self._update_log}),
+            *[
+                (f"/v2/{kind}sharedmemory{suffix}", {method: endpoint})
+                for kind in ("system", "cuda")
+                for suffix, method, endpoint in (
+                    ("/status", "GET", self._regions),
+                    ("/unregister", "POST", self._unregister_all),
+                    ("/region/{region}/status", "GET", self._region),
+                    ("/region/{region}/register", "POST", self._register),
+                    ("/region/{region}/unregister", "POST", self._region),
+                )
+            ],
+        ]
+
+    # --- the server ---
+
+    def _server(self, _: Target) -> Answer:
+        return self._metadata
+
+    def _live(self, _: Target) -> Answer:
+        return _json({"live": True, "ready": self._engine.is_ready})
+
+    def _ready(self, _: Target) -> Answer:
+        is_ready = self._engine.is_ready
+        return _json({"live": True, "ready": is_ready}, 200 if is_ready else 503)
+
+    def _metrics(self, _: Target) -> Answer:
+        return Answer(200, self._engine.metrics_text(), (_METRICS_TYPE,))
+
+    # --- models ---
+
+    def _model(self, target: Target) -> Answer:
+        return _json(model_metadata(self._engine.status(target.model, target.version)))
+
+    def _model_ready(self, target: Target) -> Answer:
+        try:
+            is_ready = self._engine.status(target.model, target.version).is_ready
+        except ModelNotFoundError:
+            # Known but not served, for example while it loads, is another answer than unknown.
+            known = {(state.name, state.version) for state in self._engine.index()}
+            names = {name for name, version in known if target.version in {"", version}}
+            if target.model not in names:
+                raise
+            is_ready = False
+        return _json({"name": target.model, "ready": is_ready}, 200 if is_ready else 503)
+
+    def _config(self, target: Target) -> Answer:
+        return _json(model_config(self._engine.status(target.model, target.version)))
+
+    def _statistics(self, target: Target) -> Answer:
+        return _json(statistics(self._engine.statistics(target.model, target.version)))
+
+    def _all_statistics(self, _: Target) -> Answer:
+        return _json(statistics(self._engine.statistics()))
+
+    # --- the repository ---
+
+    def _index(self, target: Target) -> Answer:
+        wanted = _decoded(_index_decoder, target.body)
+        return _json(repository_index(self._engine.index(), only_ready=wanted.ready))
+
+    async def _load(self, target: Target) -> Answer:
+        parameters = _decoded(_repository_decoder, target.body).parameters or {}
+        await self._engine.load(target.model, _overrides_of(parameters))
+        return _json({})
+
+    async def _unload(self, target: Target) -> Answer:
+        _decoded(_repository_decoder, target.body)
+        await self._engine.unload(target.model)
+        return _json({})
+
+    # --- settings ---
+
+    def _trace(self, target: Target) -> Answer:
+        if target.model:
+            self._engine.status(target.model)
+        return _json(TRACE_SETTINGS)
+
+    def _update_trace(self, target: Target) -> Answer:
+        _refuse_changes(TRACE_SETTINGS, target.body)
+        return self._trace(target)
+
+    def _log(self, _: Target) -> Answer:
+        return _json(LOG_SETTINGS)
+
+    def _update_log(self, target: Target) -> Answer:
+        _refuse_changes(LOG_SETTINGS, target.body)
+        return self._log(target)
+
+    # --- shared memory ---
+
+    def _regions(self, _: Target) -> Answer:
+        return _json([])
+
+    def _unregister_all(self, _: Target) -> Answer:
+        return _json({})
+
+    def _region(self, target: Target) -> Answer:
+        raise InvalidRequestError(f"no shared memory region `{target.region}` is registered")
+
+    def _register(self, target: Target) -> Answer:
+        raise HttpError(
+            501,
+            "unsupported",
+            f"shared memory region `{target.region}` cannot be registered: not supported yet"
+            " (hint: send tensors in the request, binary ones are not copied)",
+        )
+
+
+def _json(value: object, status: int = 200) -> Answer:
+    return Answer(status, _encoder.encode(value), (JSON_TYPE,))
+
+
+def _decoded(decoder: Decoder[Body], body: bytes) -> Body:
+    """Decode a body; clients send nothing at all where they mean an empty object."""
+    try:
+        return decoder.decode(body.strip() or b"{}")
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"the body is not what this path takes: {error}") from None
+
+
+def _overrides_of(parameters: Mapping[str, Any]) -> dict[str, object]:
+    """The parameter `config` of a load, which is an object written as a string."""
+    files = [name for name in parameters if name.startswith("file:")]
+    if files:
+        raise HttpError(
+            501,
+            "unsupported",
+            f"parameter `{files[0]}` brings a file, which is not supported (hint: put the file"
+            " where the server can read it, and name its path in `config`)",
+        )
+    config = parameters.get("config")
+    if config is None:
+        return {}
+    if not isinstance(config, str):
+        raise InvalidRequestError(
+            "parameter `config` is no string", hint="it is a JSON object, written as a string"
+        )
+    return _decoded(_object_decoder, config.encode())
+
+
+def _refuse_changes(settings: Mapping[str, Any], body: bytes) -> None:
+    """A setting may be sent as it is, or as null for its default; more would not be done."""
+    for name, value in _decoded(_object_decoder, body).items():
+        if name not in settings:
+            raise InvalidRequestError(f"there is no setting `{name}`")
+        if value is not None and _words(value) != _words(settings[name]):
+            raise HttpError(
+                501,
+                "unsupported",
+                f"setting `{name}` cannot be changed while the server runs (hint: it is"
+                f" `{settings[name]}`; headway's own logs and journal are configured at its start)",
+            )
+
+
+def _words(setting: object) -> list[str]:
+    """A setting as its values' texts: clients send `OFF` for `["OFF"]`, and 1000 for `"1000"`."""
+    return [str(value) for value in (setting if isinstance(setting, list) else [setting])]

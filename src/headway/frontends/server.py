@@ -1,0 +1,323 @@
+"""An HTTP/1.1 server in the loop that already runs: uvicorn's protocol without uvicorn's program.
+
+uvicorn parses HTTP and speaks ASGI; its own server object wants to own signals, logging and the
+life of the process, so here the protocol class alone is used, behind sockets of our own. What it
+leaves open is closed here, per connection and without cost to a request that arrives whole:
+
+- a head that does not end: after ``head_bytes_max`` bytes the answer is 431 and the end;
+- a client that says nothing, or stops halfway through a request: every ``stall_s`` a connection
+  that owes us bytes must have sent at least ``stall_bytes_min``, or it is closed;
+- a client that does not read its answer: the same, for the bytes that we owe;
+- the end: no new connections, idle ones closed, requests under way are answered with
+  `connection: close`, and after the grace whatever is left is cut, which cancels its requests.
+
+A response's head waits for the first piece of its body, so that both leave in one system call: a
+second one wakes the client twice, which on a small machine costs as much as all of the parsing.
+
+Run it in a uvloop loop for the speed that the documentation quotes; any asyncio loop will do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from headway.frontends.asgi import Receive, Scope, Send
+
+__all__ = ["HttpServer"]
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_HEAD_START: Final = b"HTTP/1.1 "
+_CONTINUE: Final = b"HTTP/1.1 100 "
+_JOINED_BYTES_MAX: Final = 64 << 10
+"""A longer body is not copied behind its head, but handed over beside it."""
+_HEAD_TOO_LARGE: Final = b'{"error":"the request\'s head is too large","code":"head_too_large"}'
+_RESPONSE_431: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b"
+) % (len(_HEAD_TOO_LARGE), _HEAD_TOO_LARGE)
+
+
+class HttpServer:
+    """One app on one address.
+
+    Args:
+        app: an ASGI app; it gets HTTP requests only.
+        host: None listens on all interfaces.
+        port: 0 takes a free one; see `port` once started.
+        backlog: connections that the system may hold until we accept them.
+        keep_alive_s: how long an idle connection stays open.
+        head_bytes_max: of a request line and headers.
+        stall_s: how often a slow connection is looked at.
+        stall_bytes_min: what it must have moved since the last look.
+
+    Invariants: `start` once, then `stop` once; every connection is in ``state.connections`` from
+    its first to its last event.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        host: str | None = "127.0.0.1",
+        port: int = 8000,
+        backlog: int = 2048,
+        keep_alive_s: int = 75,
+        head_bytes_max: int = 64 << 10,
+        stall_s: float = 10.0,
+        stall_bytes_min: int = 1 << 10,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._backlog = backlog
+        self._config = Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=keep_alive_s,
+        )
+        self.head_bytes_max = head_bytes_max
+        self.stall_s = stall_s
+        self.stall_bytes_min = stall_bytes_min
+        self.state = ServerState()
+        self.is_stopping = False
+        self.all_closed = asyncio.Event()
+        """Set while there are no connections and a stop has begun."""
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens.
+
+        Raises:
+            RuntimeError: it does not.
+        """
+        if self._listener is None or not self._listener.sockets:
+            raise RuntimeError("the server does not listen: start it first")
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address is taken or not ours.
+        """
+        self._config.load()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: _Connection(self, self._config, self.state),
+            self._host,
+            self._port,
+            backlog=self._backlog,
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """Answer what is under way, for ``grace_s`` at most, and close everything."""
+        if self._listener is None:
+            return
+        self.is_stopping = True
+        self._listener.close()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        self.note_closed()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self.all_closed.wait()
+        except TimeoutError:
+            for connection in list(self.state.connections):
+                connection.transport.abort()
+            await self.all_closed.wait()
+        await self._end_tasks()
+        self._listener = None
+
+    def note_closed(self) -> None:
+        """A connection may have been the last."""
+        if self.is_stopping and not self.state.connections:
+            self.all_closed.set()
+
+    async def _end_tasks(self) -> None:
+        """Requests whose clients are gone: their watchers cancel them, and we do what is left."""
+        tasks = set(self.state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+class _HeadHolder:
+    """What a response is written to: its head is kept back until the body comes."""
+
+    __slots__ = ("_head", "transport")
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write, or keep a head."""
+        head = self._head
+        if head is not None:
+            self._head = None
+            if len(data) < _JOINED_BYTES_MAX:
+                self.transport.write(head + data)
+            else:
+                self.transport.writelines((head, data))
+        elif data.startswith(_HEAD_START) and not data.startswith(_CONTINUE):
+            self._head = data
+        else:
+            self.transport.write(data)
+
+    def flush(self) -> None:
+        """Write what was kept."""
+        if self._head is not None:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Close once all is written."""
+        self.flush()
+        self.transport.close()
+
+    def is_closing(self) -> bool:
+        """No more can be written."""
+        return self.transport.is_closing()
+
+
+class _Connection(HttpToolsProtocol):
+    """uvicorn's protocol with limits on size, silence and slowness.
+
+    Invariants: `_stall` is armed only while the client owes bytes of a request, or we owe bytes of
+    an answer on a connection that has gone idle.
+    """
+
+    def __init__(self, server: HttpServer, config: Config, state: ServerState) -> None:
+        super().__init__(config=config, server_state=state, app_state={})
+        self._server = server
+        self._is_in_head = False
+        self._is_in_message = False
+        self._head_bytes = 0
+        self._moved_bytes = 0
+        """Received since the last look at a slow request."""
+        self._stall: asyncio.TimerHandle | None = None
+        self._out = _HeadHolder()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Arm the idle timer at once: a client that connects and says nothing is idle, too."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._out.transport = self.transport
+        if self._server.is_stopping:
+            self.transport.abort()  # accepted in the loop's step in which the listener closed
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers; the last one out tells the server."""
+        super().connection_lost(exc)
+        self._disarm()
+        self._unset_keepalive_if_required()
+        self._server.note_closed()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; whatever leaves a request incomplete is counted and timed."""
+        super().data_received(data)
+        if self._is_in_message:
+            self._note_incomplete(len(data))
+
+    def on_message_begin(self) -> None:
+        """The first bytes of a request."""
+        self._is_in_head = self._is_in_message = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is whole, and the app has its task."""
+        self._is_in_head = False
+        super().on_headers_complete()
+        self.cycle.transport = self._out  # type: ignore[assignment]
+        if self._server.is_stopping:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._is_in_message = False
+        if self._stall is not None:
+            self._disarm()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """A response without a body has nothing that its head could wait for."""
+        self._out.flush()
+        super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """Close if idle; a request that has begun to arrive is still answered."""
+        if not self._is_in_message:
+            super().shutdown()
+        elif self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, unless it only seems idle: its answer may be unread."""
+        self.timeout_keep_alive_task = None
+        owed_bytes = self.transport.get_write_buffer_size()
+        if owed_bytes:
+            self._stall = self.loop.call_later(
+                self._server.stall_s, self._look_at_reader, owed_bytes
+            )
+        else:
+            super().timeout_keep_alive_handler()
+
+    @property
+    def _stall_bytes_min(self) -> int:
+        return self._server.stall_bytes_min
+
+    def _note_incomplete(self, size_bytes: int) -> None:
+        self._moved_bytes += size_bytes
+        if self._is_in_head:
+            self._head_bytes += size_bytes
+            if self._head_bytes > self._server.head_bytes_max:
+                self._is_in_message = False
+                self.transport.write(_RESPONSE_431)
+                self.transport.close()
+                return
+        if self._stall is None:
+            self._stall = self.loop.call_later(self._server.stall_s, self._look_at_sender)
+
+    def _look_at_sender(self) -> None:
+        """Nothing is held against a client while we do not read."""
+        self._stall = None
+        if not self.flow.read_paused and self._moved_bytes < self._stall_bytes_min:
+            self.transport.abort()
+            return
+        self._moved_bytes = 0
+        self._stall = self.loop.call_later(self._server.stall_s, self._look_at_sender)
+
+    def _look_at_reader(self, owed_bytes_before: int) -> None:
+        self._stall = None
+        owed_bytes = self.transport.get_write_buffer_size()
+        if owed_bytes > owed_bytes_before - self._stall_bytes_min:
+            self.transport.abort()
+        elif owed_bytes == 0:
+            super().timeout_keep_alive_handler()
+        else:
+            self._stall = self.loop.call_later(
+                self._server.stall_s, self._look_at_reader, owed_bytes
+            )
+
+    def _disarm(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None

@@ -1,0 +1,201 @@
+"""An Open Inference Protocol request as bytes, and what a reply says of its time.
+
+Pure. Knows the protocol's JSON and binary tensors, and headway's parameters beside them; a server
+that does not send those is understood too, it only tells less. Never opens a connection.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from headway.core import Datatype, Tensor, TierName, concat_bytes
+from headway.units import NS_PER_MS, NS_PER_US
+from headway.workload import Arrival, Outcome
+
+__all__ = [
+    "HEADER_LENGTH",
+    "Answer",
+    "Body",
+    "encode_body",
+    "parse_answer",
+    "request_headers",
+    "tensors_of",
+]
+
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+
+
+class Body(NamedTuple):
+    """A request's bytes, ready to be sent any number of times."""
+
+    data: bytes
+    json_bytes: int
+    """How much of it is JSON; binary tensors follow."""
+
+
+class Answer(NamedTuple):
+    """What came back for a request."""
+
+    outcome: Outcome
+    status: int | None = None
+    """None where no reply came."""
+    tier: TierName | None = None
+    budget_ns: int | None = None
+    queue_delay_ns: int | None = None
+    service_ns: int | None = None
+    batch_rows: int | None = None
+
+
+class _BinaryParameters(Struct):
+    binary_data_size: int
+
+
+class _Input(Struct):
+    name: str
+    shape: tuple[int, ...]
+    datatype: Datatype
+    parameters: _BinaryParameters
+
+
+class _Infer(Struct):
+    inputs: list[_Input]
+    parameters: dict[str, bool]
+
+
+class _ReplyParameters(Struct, frozen=True, gc=False):
+    queue_us: float | None = None
+    service_us: float | None = None
+    batch_rows: int | None = None
+    budget_ms: float | None = None
+    tier: str | None = None
+
+
+class _Reply(Struct, gc=False):
+    parameters: _ReplyParameters = _ReplyParameters()
+
+
+class _Error(Struct, gc=False):
+    code: str | None = None
+
+
+_reply_decoder: Final = msgspec.json.Decoder(_Reply)
+_error_decoder: Final = msgspec.json.Decoder(_Error)
+
+_OUTCOMES_BY_CODE: Final[dict[str | None, Outcome]] = {
+    "rejected": Outcome.REJECTED,
+    "unavailable": Outcome.REJECTED,
+    "deadline_exceeded": Outcome.EXPIRED,
+    "cancelled": Outcome.CANCELLED,
+    "worker_lost": Outcome.FAILED,
+}
+_OUTCOMES_BY_STATUS: Final[dict[int, Outcome]] = {
+    429: Outcome.REJECTED,
+    503: Outcome.REJECTED,
+    504: Outcome.EXPIRED,
+    499: Outcome.CANCELLED,
+}
+
+
+def encode_body(inputs: Sequence[Tensor]) -> Body:
+    """Encode inputs as binary tensors; the reply is asked for in binary too."""
+    head = msgspec.json.encode(
+        _Infer(
+            inputs=[
+                _Input(
+                    tensor.name,
+                    tensor.shape,
+                    tensor.datatype,
+                    _BinaryParameters(tensor.size_bytes),
+                )
+                for tensor in inputs
+            ],
+            parameters={"binary_data_output": True},
+        )
+    )
+    return Body(b"".join([head, *(tensor.data for tensor in inputs)]), len(head))
+
+
+def request_headers(arrival: Arrival) -> dict[str, str]:
+    """What headway reads beside the body; the same for each request of a stream."""
+    headers: dict[str, str] = {"headway-tier": arrival.tier, "headway-tenant": arrival.tenant}
+    if arrival.budget_ns is not None:
+        headers["headway-budget-ms"] = f"{arrival.budget_ns / NS_PER_MS:.15g}"
+    if arrival.priority is not None:
+        headers["headway-priority"] = str(arrival.priority)
+    return headers
+
+
+def parse_answer(status: int, json: bytes) -> Answer:
+    """Read a reply's status and the JSON part of its body.
+
+    An error is sorted by the code in its body, and without one by its status.
+    """
+    if not 200 <= status < 300:
+        return Answer(_outcome_of_error(status, json), status)
+    try:
+        told = _reply_decoder.decode(json).parameters
+    except msgspec.DecodeError:
+        return Answer(Outcome.FAILED, status)
+    return Answer(
+        outcome=Outcome.COMPLETED,
+        status=status,
+        tier=None if told.tier is None else TierName(told.tier),
+        budget_ns=_scaled(told.budget_ms, NS_PER_MS),
+        queue_delay_ns=_scaled(told.queue_us, NS_PER_US),
+        service_ns=_scaled(told.service_us, NS_PER_US),
+        batch_rows=told.batch_rows,
+    )
+
+
+def tensors_of(arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[Tensor]:
+    """Pack named arrays; text and objects travel as BYTES.
+
+    Raises:
+        ValueError: an array of a type that the protocol does not have.
+    """
+    return [_tensor_of(name, array) for name, array in arrays.items()]
+
+
+_DATATYPES: Final[dict[str, Datatype]] = {
+    "bool": Datatype.BOOL,
+    "uint8": Datatype.UINT8,
+    "uint16": Datatype.UINT16,
+    "uint32": Datatype.UINT32,
+    "uint64": Datatype.UINT64,
+    "int8": Datatype.INT8,
+    "int16": Datatype.INT16,
+    "int32": Datatype.INT32,
+    "int64": Datatype.INT64,
+    "float16": Datatype.FP16,
+    "float32": Datatype.FP32,
+    "float64": Datatype.FP64,
+}
+
+
+def _tensor_of(name: str, array: npt.NDArray[np.generic]) -> Tensor:
+    if array.dtype.kind in "OSU":
+        elements = [
+            item if isinstance(item, bytes) else str(item).encode() for item in array.ravel()
+        ]
+        return Tensor(name, Datatype.BYTES, array.shape, concat_bytes(elements))
+    datatype = _DATATYPES.get(array.dtype.name)
+    if datatype is None:
+        raise ValueError(f"input `{name}`: the protocol has no datatype for `{array.dtype}`")
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return Tensor(name, datatype, array.shape, little.tobytes())
+
+
+def _outcome_of_error(status: int, json: bytes) -> Outcome:
+    by_status = _OUTCOMES_BY_STATUS.get(status, Outcome.FAILED)
+    try:
+        return _OUTCOMES_BY_CODE.get(_error_decoder.decode(json).code, by_status)
+    except msgspec.DecodeError:
+        return by_status
+
+
+def _scaled(number: float | None, unit_ns: int) -> int | None:
+    return None if number is None else round(number * unit_ns)

@@ -1,0 +1,460 @@
+"""The engine on asyncio: calls become events, commands become jobs, replies find their callers.
+
+Holds what the kernel does not: tensors and futures, by request id. Outputs are copied out of
+shared memory once, in the callback that brings them; after it the slot may be used again.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, assert_never
+
+from headway.core import (
+    BatchFailed,
+    BatchFinished,
+    BatchId,
+    Cancel,
+    Complete,
+    ConcludeLoad,
+    ConcludeUnload,
+    DeviceName,
+    Dispatch,
+    DrainStarted,
+    Expire,
+    Fail,
+    Kernel,
+    LoadReplica,
+    ModelLoadRequested,
+    ModelName,
+    ModelUnloadRequested,
+    Reject,
+    ReplicaId,
+    ReplicaLoaded,
+    ReplicaLoadFailed,
+    ReplicasLost,
+    ReplicaStopped,
+    ReplicaWarmed,
+    Request,
+    RequestArrived,
+    RequestCancelled,
+    RequestId,
+    Tensor,
+    TenantId,
+    TierName,
+)
+from headway.errors import (
+    HeadwayError,
+    InternalError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    RequestCancelledError,
+    UnavailableError,
+)
+from headway.executors import BatchJob, ModelSpec, Signature, StageTimes
+from headway.runtime.binding import BoundCall, bind
+from headway.runtime.clock import Clock
+from headway.runtime.driver import Driver, Observer
+from headway.runtime.engine import (
+    InferCall,
+    InferReply,
+    ModelState,
+    ModelStatistics,
+    ModelStatus,
+)
+from headway.runtime.models import Catalogue, Generation, Models, TierParams
+from headway.runtime.outcomes import error_of
+from headway.runtime.statistics import Statistics
+
+__all__ = ["AsyncEngine", "Executor"]
+
+_ANYONE = TenantId("default")
+
+
+class Executor(Protocol):
+    """What runs models; it reports to the engine, never from within one of these calls."""
+
+    def load(self, replica_id: ReplicaId, spec: ModelSpec, device: DeviceName) -> None:
+        """Load and warm a model."""
+
+    def unload(self, replica_id: ReplicaId) -> None:
+        """Free a model."""
+
+    def run(self, job: BatchJob) -> None:
+        """Run a batch."""
+
+    def cancel(self, batch_id: BatchId) -> None:
+        """Stop a batch at its next safe point."""
+
+    def replace(self, replica_id: ReplicaId) -> None:
+        """Kill the worker that holds a replica."""
+
+
+class _Pending:
+    """A call that has not been answered."""
+
+    __slots__ = ("bound", "budget_ns", "call", "future", "generation", "limit", "outputs", "tier")
+
+    def __init__(
+        self,
+        call: InferCall,
+        bound: BoundCall,
+        generation: Generation,
+        future: "asyncio.Future[InferReply]",
+    ) -> None:
+        self.call = call
+        self.bound = bound
+        self.generation = generation
+        self.future = future
+        self.outputs: list[Tensor] = []
+        self.tier = generation.plan.tier
+        self.budget_ns = 0
+        self.limit = "tier"
+
+
+class AsyncEngine:
+    """An `Engine` on one event loop, an `ExecutorListener`, and the kernel's `Effects`.
+
+    Invariants: every accepted call is in ``_pending`` until exactly one answer resolves it; a
+    running batch's members are in ``_members`` in the order of its rows.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        clock: Clock,
+        executor: Executor,
+        catalogue: Catalogue,
+        tiers: Mapping[TierName, TierParams],
+        *,
+        observers: Sequence[Observer] = (),
+        observer_lost: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
+        metrics_text: Callable[[], bytes] = bytes,
+    ) -> None:
+        self._kernel = kernel
+        self._clock = clock
+        self._executor = executor
+        self._catalogue = catalogue
+        self._tiers = dict(tiers)
+        self._metrics_text = metrics_text
+        self._models = Models(kernel, catalogue)
+        self._statistics = Statistics()
+        self._driver = Driver(
+            kernel,
+            clock,
+            self,
+            observers=(self._statistics, *observers),
+            observer_lost=observer_lost,
+        )
+        self._pending: dict[RequestId, _Pending] = {}
+        self._members: dict[BatchId, tuple[RequestId, ...]] = {}
+        self._unloads: dict[ModelName, list[asyncio.Future[None]]] = {}
+        self._request_seq = 0
+        self._is_draining = False
+        self._idle = asyncio.Event()
+        self.crash: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Fails when the kernel has a bug; whoever runs the server awaits it."""
+
+    # The Engine protocol.
+
+    @property
+    def is_ready(self) -> bool:
+        """Every configured model is ready and no shutdown has begun."""
+        if self._is_draining or self._driver.has_crashed:
+            return False
+        return self._models.are_configured_ready()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the engine started."""
+        return self._clock.now_ns()
+
+    async def infer(self, call: InferCall) -> InferReply:
+        """Run one request to its end; see `Engine.infer`."""
+        generation = self._models.serving(call.model, call.version)
+        assert generation.binding is not None, "a serving generation has a binding"
+        bound = bind(call, generation.binding)
+        future: asyncio.Future[InferReply] = asyncio.get_running_loop().create_future()
+        pending = _Pending(call, bound, generation, future)
+        request = self._request(pending)
+        self._pending[request.request_id] = pending
+        self._driver.post(RequestArrived(request=request))
+        if self._driver.has_crashed and not future.done():
+            self._pending.pop(request.request_id, None)
+            raise InternalError("the scheduler has stopped", hint="restart the server")
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._driver.post(RequestCancelled(request_id=request.request_id))
+            raise
+
+    def status(self, model: ModelName, version: str = "") -> ModelStatus:
+        """A model that is served now; see `Engine.status`."""
+        return self._models.status(model, version, self._tiers)
+
+    def index(self) -> Sequence[ModelState]:
+        """Every model that is configured, served, or failed to load."""
+        return self._models.index()
+
+    def statistics(
+        self, model: ModelName | None = None, version: str = ""
+    ) -> Sequence[ModelStatistics]:
+        """Counters of one model or of all; see `Engine.statistics`."""
+        names = self._models.served() if model is None else [model]
+        found = [self._models.serving(name, version) for name in names]
+        return [
+            self._statistics.of(
+                g.plan.params.name,
+                g.plan.params.version,
+                0 if g.signature is None else g.signature.memory_bytes,
+            )
+            for g in found
+        ]
+
+    async def load(self, model: ModelName, overrides: Mapping[str, object]) -> None:
+        """Load or reload a model; see `Engine.load`."""
+        plan = self._catalogue.plan(model, overrides)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._models.begin_load(plan, future)
+        self._statistics.know(model)
+        self._driver.post(ModelLoadRequested(model=plan.params))
+        await future
+
+    async def unload(self, model: ModelName) -> None:
+        """Finish what the model holds, then free it; see `Engine.unload`."""
+        if model not in self._kernel.queues:
+            raise ModelNotFoundError(f"model `{model}` is not served")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unloads.setdefault(model, []).append(future)
+        self._models.begin_unload(model)
+        self._driver.post(ModelUnloadRequested(model=model))
+        await future
+
+    def metrics_text(self) -> bytes:
+        """Prometheus exposition of everything measured."""
+        return self._metrics_text()
+
+    # Shutting down.
+
+    async def drain(self, grace_ns: int) -> int:
+        """Refuse new work, finish what was admitted, answer the rest with 503 after the grace.
+
+        Returns:
+            How many requests were not finished in time.
+        """
+        self._is_draining = True
+        self._driver.post(DrainStarted())
+        if self._pending:
+            timer = self._clock.call_at(self._clock.now_ns() + grace_ns, self._idle.set)
+            self._idle.clear()
+            await self._idle.wait()
+            self._clock.cancel(timer)
+        left = list(self._pending.values())
+        self._pending.clear()
+        for pending in left:
+            _fail(pending, UnavailableError("the server has shut down", hint="send it again"))
+        self._driver.stop()
+        return len(left)
+
+    # Effects: what the kernel says.
+
+    def dispatch(self, command: Dispatch) -> None:
+        """Build the batch from its members' tensors and hand it to the executor."""
+        members = [self._pending[i] for i in command.request_ids]
+        generation = self._models.generation_of(command.replica_id)
+        assert generation is not None and generation.binding is not None, "a ready replica is bound"
+        for member in members:
+            member.generation = generation
+        self._members[command.batch_id] = command.request_ids
+        self._executor.run(
+            BatchJob(
+                batch_id=command.batch_id,
+                replica_id=command.replica_id,
+                slot=command.slot,
+                slot_class=command.slot_class,
+                members=[member.bound.inputs for member in members],
+                member_rows=[member.bound.rows for member in members],
+                can_batch=generation.binding.can_batch,
+                outputs=_wanted([member.call.outputs for member in members]),
+                parameters=dict(members[0].call.parameters),
+            )
+        )
+
+    def answer(self, command: Complete | Reject | Expire | Cancel | Fail) -> None:
+        """Resolve the caller's future."""
+        pending = self._pending.pop(command.request_id, None)
+        if pending is not None and not pending.future.done():
+            if isinstance(command, Complete):
+                pending.future.set_result(_reply(pending, command))
+            elif isinstance(command, Cancel):
+                _fail(pending, RequestCancelledError("the request was cancelled"))
+            else:
+                _fail(pending, error_of(command, pending.call.model, pending.limit))
+        if self._is_draining and not self._pending:
+            self._idle.set()
+
+    def cancel_batch(self, batch_id: BatchId) -> None:
+        """Nobody waits for the batch."""
+        self._executor.cancel(batch_id)
+
+    def load_replica(self, command: LoadReplica) -> None:
+        """Have a worker load the replica's generation."""
+        generation = self._models.generation_to_load(command)
+        self._executor.load(command.replica_id, generation.plan.spec, command.device)
+
+    def unload_replica(self, replica_id: ReplicaId) -> None:
+        """Have the worker free it."""
+        self._executor.unload(replica_id)
+
+    def replace_worker(self, replica_id: ReplicaId) -> None:
+        """Have the hung worker killed."""
+        self._executor.replace(replica_id)
+
+    def conclude(self, command: ConcludeLoad | ConcludeUnload) -> None:
+        """Answer whoever asked."""
+        match command:
+            case ConcludeLoad():
+                self._models.conclude_load(command)
+            case ConcludeUnload():
+                self._models.conclude_unload(command.model)
+                for future in self._unloads.pop(command.model, []):
+                    if not future.done():
+                        future.set_result(None)
+            case _:
+                assert_never(command)
+
+    def crashed(self, error: InternalError) -> None:
+        """Answer everyone, and let the server know."""
+        pending = list(self._pending.values())
+        self._pending.clear()
+        for one in pending:
+            _fail(one, InternalError("the scheduler has stopped", hint="see the server's log"))
+        if not self.crash.done():
+            self.crash.set_exception(error)
+
+    # ExecutorListener: what the workers say.
+
+    def on_loaded(self, replica_id: ReplicaId, signature: Signature) -> None:
+        """A model is in memory."""
+        generation = self._models.generation_of(replica_id)
+        if generation is not None:
+            generation.learn(signature)
+        self._driver.post(ReplicaLoaded(replica_id=replica_id, can_batch=signature.can_batch))
+
+    def on_warmed(self, replica_id: ReplicaId) -> None:
+        """A replica is ready."""
+        self._driver.post(ReplicaWarmed(replica_id=replica_id))
+
+    def on_load_failed(self, replica_id: ReplicaId, message: str) -> None:
+        """A load raised."""
+        self._driver.post(ReplicaLoadFailed(replica_id=replica_id, message=message))
+        self._forget_if_gone(replica_id)
+
+    def on_unloaded(self, replica_id: ReplicaId) -> None:
+        """A replica is out of memory."""
+        self._driver.post(ReplicaStopped(replica_id=replica_id))
+        self._forget_if_gone(replica_id)
+
+    def on_finished(
+        self, batch_id: BatchId, replies: Sequence[Sequence[Tensor]], stages: StageTimes
+    ) -> None:
+        """Copy each live member's outputs, then let the kernel answer."""
+        for request_id, outputs in zip(self._members.pop(batch_id, ()), replies, strict=False):
+            pending = self._pending.get(request_id)
+            if pending is not None:
+                wanted = pending.call.outputs
+                pending.outputs = [
+                    Tensor(t.name, t.datatype, t.shape, bytes(t.data))
+                    for t in outputs
+                    if not wanted or t.name in wanted
+                ]
+        self._driver.post(
+            BatchFinished(
+                batch_id=batch_id,
+                transfer_in_ns=stages.transfer_in_ns,
+                execution_ns=stages.execution_ns,
+                transfer_out_ns=stages.transfer_out_ns,
+            )
+        )
+
+    def on_failed(self, batch_id: BatchId, code: str, message: str) -> None:
+        """A batch raised."""
+        self._members.pop(batch_id, None)
+        self._driver.post(BatchFailed(batch_id=batch_id, code=code, message=message))
+
+    def on_lost(self, replica_ids: tuple[ReplicaId, ...], message: str) -> None:
+        """A worker died."""
+        running = self._kernel.fleet.batches
+        lost = set(replica_ids)
+        for batch_id in list(self._members):
+            batch = running.get(batch_id)
+            if batch is None or batch.replica.replica_id in lost:
+                del self._members[batch_id]
+        self._driver.post(ReplicasLost(replica_ids=replica_ids, message=message))
+        for replica_id in replica_ids:
+            self._forget_if_gone(replica_id)
+
+    def _forget_if_gone(self, replica_id: ReplicaId) -> None:
+        if replica_id not in self._kernel.fleet.replicas:
+            self._models.forget(replica_id)
+
+    def _request(self, pending: _Pending) -> Request:
+        """The kernel's view of a call: the tier's grant, shortened by what the client asked."""
+        call, bound = pending.call, pending.bound
+        tier_name = pending.generation.plan.tier if call.tier is None else call.tier
+        tier = self._tiers.get(tier_name)
+        if tier is None:
+            raise InvalidRequestError(
+                f"there is no tier `{tier_name}`", hint=f"tiers: {', '.join(self._tiers)}"
+            )
+        pending.tier = tier_name
+        pending.budget_ns = tier.budget_ns
+        if call.budget_ns is not None and call.budget_ns < tier.budget_ns:
+            pending.budget_ns = call.budget_ns
+            pending.limit = call.budget_source
+        self._request_seq += 1
+        return Request(
+            request_id=RequestId(self._request_seq),
+            model=call.model,
+            bucket=bound.bucket,
+            version=call.version,
+            rows=bound.rows,
+            payload_bytes=bound.payload_bytes,
+            priority=tier.priority if call.priority is None else call.priority,
+            tier=tier_name,
+            tenant=call.tenant or _ANYONE,
+            slot_class=tier.slot_class,
+            arrived_at_ns=call.arrived_at_ns,
+            budget_ns=pending.budget_ns,
+        )
+
+
+def _wanted(outputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The union of what members want; empty, for all, when any member wants all."""
+    if not all(outputs):
+        return ()
+    return tuple(dict.fromkeys(name for names in outputs for name in names))
+
+
+def _reply(pending: _Pending, command: Complete) -> InferReply:
+    return InferReply(
+        model=pending.call.model,
+        version=pending.generation.plan.params.version,
+        outputs=_in_wanted_order(pending),
+        queue_delay_ns=command.queue_delay_ns,
+        service_ns=command.service_ns,
+        batch_rows=command.batch_rows,
+        tier=pending.tier,
+        budget_ns=pending.budget_ns,
+        budget_source=pending.limit,
+    )
+
+
+def _in_wanted_order(pending: _Pending) -> list[Tensor]:
+    wanted = pending.call.outputs
+    if len(wanted) < 2:  # noqa: PLR2004 - one output, or all of them, is in order already
+        return pending.outputs
+    by_name = {tensor.name: tensor for tensor in pending.outputs}
+    return [by_name[name] for name in wanted]
+
+
+def _fail(pending: _Pending, error: HeadwayError) -> None:
+    if not pending.future.done():
+        pending.future.set_exception(error)

@@ -1,0 +1,122 @@
+"""From a call's tensors to what the kernel may know: rows, a bucket, bytes.
+
+Checks a call against the model's signature and puts its inputs in the model's order, so that every
+member of a batch lists the same inputs alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headway.core import BucketKey, Tensor
+from headway.errors import InvalidRequestError
+from headway.executors import ParameterValue, Signature, TensorSpec
+from headway.runtime.engine import InferCall
+
+__all__ = ["Binding", "BoundCall", "bind"]
+
+
+class BoundCall(NamedTuple):
+    """A call that fits its model."""
+
+    inputs: tuple[Tensor, ...]
+    rows: int
+    bucket: BucketKey
+    payload_bytes: int
+
+
+class Binding:
+    """A signature, prepared for checking calls against it."""
+
+    __slots__ = ("can_batch", "input_names", "output_names", "signature")
+
+    def __init__(self, signature: Signature, *, can_batch: bool) -> None:
+        self.signature = signature
+        self.can_batch = can_batch
+        self.input_names = tuple(spec.name for spec in signature.inputs)
+        self.output_names = frozenset(spec.name for spec in signature.outputs)
+
+
+def bind(call: InferCall, binding: Binding) -> BoundCall:
+    """Check a call and reduce it.
+
+    Raises:
+        InvalidRequestError: an input is missing, unknown, of another datatype or shape; rows
+            differ between inputs; an output is unknown.
+    """
+    inputs = _in_order(call, binding)
+    row_axis = 1 if binding.can_batch else 0
+    rows = 1
+    payload_bytes = 0
+    keys: list[str] = [call.version]
+    for index, (tensor, spec) in enumerate(zip(inputs, binding.signature.inputs, strict=True)):
+        _check(tensor, spec)
+        if row_axis:
+            if index and tensor.shape[0] != rows:
+                raise InvalidRequestError(
+                    f"input `{tensor.name}` has `{tensor.shape[0]}` rows, `{inputs[0].name}` `{rows}`",
+                    hint="the first dimension of every input is the batch and must agree",
+                )
+            rows = tensor.shape[0]
+        payload_bytes += tensor.size_bytes
+        keys.append(str(tensor.shape[row_axis:]))
+    if rows < 1:
+        raise InvalidRequestError(
+            f"the request has `{rows}` rows", hint="send at least one row in the first dimension"
+        )
+    if call.outputs and not binding.output_names.issuperset(call.outputs):
+        unknown = sorted(set(call.outputs) - binding.output_names)[0]
+        raise InvalidRequestError(
+            f"model `{call.model}` has no output `{unknown}`",
+            hint=f"its outputs are {_names(binding.signature.outputs)}",
+        )
+    if call.parameters:
+        keys.append(_parameters_key(call.parameters))
+    return BoundCall(inputs, rows, BucketKey("|".join(keys)), payload_bytes)
+
+
+def _in_order(call: InferCall, binding: Binding) -> tuple[Tensor, ...]:
+    given = tuple(tensor.name for tensor in call.inputs)
+    if given == binding.input_names:
+        return tuple(call.inputs)
+    by_name = {tensor.name: tensor for tensor in call.inputs}
+    wanted = binding.input_names
+    if by_name.keys() != set(wanted) or len(given) != len(wanted):
+        missing = [name for name in wanted if name not in by_name]
+        what = f"lacks input `{missing[0]}`" if missing else _surplus(given, wanted)
+        raise InvalidRequestError(
+            f"the request for `{call.model}` {what}",
+            hint=f"its inputs are {_names(binding.signature.inputs)}",
+        )
+    return tuple(by_name[name] for name in wanted)
+
+
+def _surplus(given: Sequence[str], wanted: Sequence[str]) -> str:
+    unknown = [name for name in given if name not in wanted]
+    return f"has an unknown input `{unknown[0]}`" if unknown else "names an input twice"
+
+
+def _check(tensor: Tensor, spec: TensorSpec) -> None:
+    if tensor.datatype is not spec.datatype:
+        raise InvalidRequestError(
+            f"input `{tensor.name}` is `{tensor.datatype}`", hint=f"the model takes {spec.datatype}"
+        )
+    shape = tensor.shape
+    if len(shape) == len(spec.shape):
+        for size, wanted in zip(shape, spec.shape, strict=True):
+            if wanted not in (-1, size):
+                break
+        else:
+            return
+    raise InvalidRequestError(
+        f"input `{tensor.name}` has shape `{list(shape)}`",
+        hint=f"the model takes {list(spec.shape)}, where -1 is any size",
+    )
+
+
+def _parameters_key(parameters: Mapping[str, ParameterValue]) -> str:
+    """Parameters change the computation, so only requests with equal ones share a batch."""
+    return repr(sorted(parameters.items()))
+
+
+def _names(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(f"`{spec.name}` {spec.datatype}{list(spec.shape)}" for spec in specs)

@@ -1,0 +1,20 @@
+"""The virtual world: events in virtual time, simulated devices, faults, tallies.
+
+Knows the kernel and a workload. Must never import asyncio or read a clock.
+"""
+
+from headway.sim.devices import Finish, SharedLanes, SimulatedExecutor, SoloTimes
+from headway.sim.tally import Tally, TierTally
+from headway.sim.world import Fault, World, record_into
+
+__all__ = [
+    "Fault",
+    "Finish",
+    "SharedLanes",
+    "SimulatedExecutor",
+    "SoloTimes",
+    "Tally",
+    "TierTally",
+    "World",
+    "record_into",
+]
