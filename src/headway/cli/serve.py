@@ -2,8 +2,7 @@
 
 import argparse
 
-from headway.cli.arguments import VerbParser, add_server_flags
-from headway.errors import HeadwayError
+from headway.cli.arguments import VerbParser, add_server_flags, server_flags
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
 
@@ -20,6 +19,10 @@ def add_arguments(parser: VerbParser) -> None:
     add_server_flags(parser)
 
 
-def run(args: argparse.Namespace) -> int:  # noqa: ARG001 - the signature of every verb
-    """Not there yet."""
-    raise HeadwayError("`headway serve` cannot do its work in this version yet")
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    # Here, for `headway serve --help` needs neither a loop nor a server.
+    from headway.app import serve
+    from headway.config import load_target
+
+    return serve(load_target(args.target, flags=server_flags(args)))

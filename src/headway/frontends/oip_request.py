@@ -192,13 +192,13 @@ def _tensors_of(inputs: Sequence[_Input], binary: memoryview) -> list[Tensor]:
                 raise InvalidRequestError(f"input `{name}` has neither `data` nor binary data")
             data: bytes | memoryview = pack_elements(name, datatype, shape, one.data)
         else:
+            if size_bytes > len(binary) - start:
+                raise InvalidRequestError(
+                    f"`binary_data_size` of input `{name}` is `{_shown(size_bytes)}`, but"
+                    f" {len(binary) - start} bytes of binary data are left"
+                )
             data = binary[start : start + size_bytes]
             start += size_bytes
-            if start > len(binary):
-                raise InvalidRequestError(
-                    f"input `{name}` should end at byte {start} of the binary data, which has"
-                    f" {len(binary)}"
-                )
             check_packed(name, datatype, shape, data)
         tensors.append(Tensor(name, datatype, shape, data))
     if start != len(binary):

@@ -108,7 +108,9 @@ class OipRest:
         engine = self._engine
         arrived_at_ns = engine.now_ns()
         headers = _headers_of(scope)
-        body = await self._body(headers, receive)
+        body = await read_body(receive, self._body_bytes_max, headers.get(_LENGTH))
+        if _CODING in headers:
+            body = await decompress(body, headers[_CODING], self._body_bytes_max)
         decoded = self._decode(body, path, arrived_at_ns, headers)
         with self._watch.over(receive):
             reply = await engine.infer(decoded.call)
@@ -140,13 +142,6 @@ class OipRest:
             headers=headers,
         )
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        body = await read_body(receive, self._body_bytes_max, headers.get(_LENGTH))
-        coding = headers.get(_CODING)
-        if coding is None:
-            return body
-        return await decompress(body, coding, self._body_bytes_max)
-
     async def _other(self, scope: Scope, receive: Receive) -> Answer:
         found = self._routes.find(scope["path"])
         if found is None:
@@ -157,7 +152,11 @@ class OipRest:
         endpoint: Endpoint | None = found.methods.get(method)
         if endpoint is None:
             raise _wrong_method(scope, found.methods)
-        body = b"" if method == "GET" else await self._body(_headers_of(scope), receive)
+        headers = _headers_of(scope)
+        body = b""
+        if method != "GET":
+            body = await read_body(receive, self._body_bytes_max, headers.get(_LENGTH))
+            body = await decompress(body, headers.get(_CODING, b""), self._body_bytes_max)
         names = found.names
         target = Target(
             ModelName(names.get("model", "")),

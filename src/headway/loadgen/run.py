@@ -102,8 +102,8 @@ if hasattr(selectors, "EpollSelector"):
     class _PreciseSelector(selectors.EpollSelector):
         """Waits with select(2), which counts in microseconds, for the epoll descriptor itself."""
 
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            if timeout is not None and timeout > 0:
-                select.select([self.fileno()], [], [], timeout)
-                timeout = 0
-            return super().select(timeout)
+        def select(self, timeout_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout_s is not None and timeout_s > 0:
+                select.select([self.fileno()], [], [], timeout_s)
+                timeout_s = 0
+            return super().select(timeout_s)

@@ -88,6 +88,25 @@ class Executor(Protocol):
         """Kill the worker that holds a replica."""
 
 
+class _NoExecutor:
+    """What an engine has before `attach`: using it is a mistake in how the server was built."""
+
+    def load(self, replica_id: ReplicaId, spec: ModelSpec, device: DeviceName) -> None:
+        raise InternalError("the engine has no executor yet")
+
+    def unload(self, replica_id: ReplicaId) -> None:
+        raise InternalError("the engine has no executor yet")
+
+    def run(self, job: BatchJob) -> None:
+        raise InternalError("the engine has no executor yet")
+
+    def cancel(self, batch_id: BatchId) -> None:
+        raise InternalError("the engine has no executor yet")
+
+    def replace(self, replica_id: ReplicaId) -> None:
+        raise InternalError("the engine has no executor yet")
+
+
 class _Pending:
     """A call that has not been answered."""
 
@@ -121,7 +140,6 @@ class AsyncEngine:
         self,
         kernel: Kernel,
         clock: Clock,
-        executor: Executor,
         catalogue: Catalogue,
         tiers: Mapping[TierName, TierParams],
         *,
@@ -131,7 +149,7 @@ class AsyncEngine:
     ) -> None:
         self._kernel = kernel
         self._clock = clock
-        self._executor = executor
+        self._executor: Executor = _NoExecutor()
         self._catalogue = catalogue
         self._tiers = dict(tiers)
         self._metrics_text = metrics_text
@@ -152,6 +170,10 @@ class AsyncEngine:
         self._idle = asyncio.Event()
         self.crash: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when the kernel has a bug; whoever runs the server awaits it."""
+
+    def attach(self, executor: Executor) -> None:
+        """Give the engine what runs its models; the executor needs the engine to report to."""
+        self._executor = executor
 
     # The Engine protocol.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle, pairwise
 from math import log
 from random import Random
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,10 @@ __all__ = [
     "Recorded",
     "Uniform",
 ]
+
+
+_RATE_MAX_RPS: Final = float(NS_PER_S)
+"""One a nanosecond: instants could not tell more apart."""
 
 
 class Arrivals(Protocol):
@@ -137,8 +141,8 @@ class Phase(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         if self.duration_ns <= 0:
             raise ValueError(f"a phase must last, not {self.duration_ns} ns")
-        if not self.rate_rps >= 0:
-            raise ValueError(f"a rate must not be negative, not {self.rate_rps}")
+        if self.rate_rps != 0:
+            _check_rate(self.rate_rps)
 
 
 class Piecewise(Struct, frozen=True):
@@ -257,8 +261,8 @@ class Recorded(Struct, frozen=True):
 
 
 def _check_rate(rate_rps: float) -> None:
-    if not rate_rps > 0:
-        raise ValueError(f"a rate must be above 0, not {rate_rps}")
+    if not 0 < rate_rps <= _RATE_MAX_RPS:
+        raise ValueError(f"a rate must be above 0 and finite, not {rate_rps}")
 
 
 def _through_phases(phases: Iterator[Phase], chance: Random) -> Iterator[int]:

@@ -15,10 +15,17 @@ from collections.abc import Callable
 from enum import StrEnum
 from math import gamma, log
 from random import Random
+from typing import Final
 
 from msgspec import Struct
 
 __all__ = ["GapFamily", "GapShape"]
+
+
+_CV_VISIBLE: Final = 1e-3
+"""Gaps that scatter less are even: nobody could tell, and a gamma's exponent would be huge."""
+_CV_MAX: Final = 100.0
+"""Beyond this a gamma draws little but zeros."""
 
 
 class GapFamily(StrEnum):
@@ -48,9 +55,9 @@ class GapShape(Struct, frozen=True, gc=False):
     @classmethod
     def of_cv(cls, cv: float) -> "GapShape":
         """The shape with this coefficient of variation: 0 is even, 1 is Poisson, else gamma."""
-        if cv < 0:
-            raise ValueError(f"cv must not be negative, not {cv}")
-        if cv == 0:
+        if not 0 <= cv <= _CV_MAX:
+            raise ValueError(f"cv must be between 0 and {_CV_MAX:g}, not {cv}")
+        if cv < _CV_VISIBLE:
             return cls(GapFamily.CONSTANT)
         if cv == 1:
             return cls(GapFamily.EXPONENTIAL)

@@ -64,7 +64,7 @@ def test_every_kind_of_arrivals_is_known():
     recorded = arrivals_of(
         kind="recorded", trace="orion.json", format="orion", rate_rps=9, is_rotated=True
     )
-    assert recorded == Recorded((500_000_000, 250_000_000, 250_000_000), 9.0, True)  # noqa: FBT003
+    assert recorded == Recorded((500_000_000, 250_000_000, 250_000_000), 9.0, True)
 
 
 def test_every_kind_of_rows_is_known():

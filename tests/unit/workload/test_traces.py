@@ -1,6 +1,6 @@
 """Readers of recorded traces, on small files made by hand and, where present, on the real ones."""
 
-import os  # noqa: TID251 (the folder of real traces is the tester's to say)
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from headway.workload import (
 
 HERE = Path(__file__).parent / "traces"
 REAL = Path(
-    os.environ.get(  # noqa: TID251 (as above)
+    os.environ.get(  # noqa: TID251 (where real traces are is for the tester to say)
         "HEADWAY_TRACES", Path(__file__).parents[3] / "../shared/traces"
     )
 )
@@ -116,7 +116,7 @@ def test_disb_names_each_kind_of_load():
     ],
 )
 def test_wrong_file_is_named(tmp_path, name, text, place):
-    """A file that is not what it should be is refused with the file, and the line if there is one."""
+    """A file that is not what it should be is refused with its name, and the line if any."""
     path = tmp_path / "bad"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

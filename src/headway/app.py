@@ -1,0 +1,293 @@
+"""The composition root: a configuration in, wired objects out; and the life of a server.
+
+The one place that knows which class stands behind which port. No decisions are taken here.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from headway import __version__
+from headway.config import (
+    Config,
+    LoadedConfig,
+    PolicyConfig,
+    kernel_params,
+    model_params,
+    model_spec,
+    tier_of,
+    tiers,
+    warnings_of,
+    with_model,
+    worker_groups,
+)
+from headway.core import Kernel, ModelName, Policy, Predictor, TierName
+from headway.errors import HeadwayError, InvalidRequestError, LoadError, ModelNotFoundError
+from headway.executors import WorkerPool
+from headway.frontends import HttpServer, OipRest
+from headway.observe import JournalHeader, JournalObserver, Metrics, configure_logging
+from headway.policy import edf, fifo, priority
+from headway.predict import FixedPredictor
+from headway.runtime import AsyncEngine, LoopClock, ModelPlan, Observer, TierParams
+from headway.units import NS_PER_S, format_duration
+
+__all__ = ["ConfigCatalogue", "Server", "build_policy", "policy_section", "serve"]
+
+_POLICIES: Final[Mapping[str, Callable[[Predictor], Policy]]] = {
+    "fifo": fifo,
+    "priority": priority,
+    "edf": edf,
+}
+_HTTP_GRACE_S: Final = 5.0
+"""For writing the last replies, once every request has been answered."""
+
+_log = logging.getLogger("headway")
+
+
+def build_policy(section: PolicyConfig, predictor: Predictor) -> Policy:
+    """The named policy with its settings."""
+    return replace(_POLICIES[section.kind](predictor), class_slots=section.class_slots)
+
+
+def policy_section(section: PolicyConfig) -> dict[str, object]:
+    """A policy's settings as plain values, for a journal's header."""
+    return section.model_dump(mode="json")
+
+
+class ConfigCatalogue:
+    """The configured models, as the engine asks for them.
+
+    Loads that bring settings of their own are refused unless `server.admin.can_override` is set.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def names(self) -> Sequence[ModelName]:
+        """Every configured model."""
+        return [ModelName(model.name) for model in self._config.models]
+
+    def plan(self, model: ModelName, overrides: Mapping[str, object]) -> ModelPlan:
+        """How to load one; see `Catalogue.plan`."""
+        if overrides and not self._config.server.admin.can_override:
+            raise InvalidRequestError(
+                f"loading `{model}` with settings of the caller's own is not allowed",
+                hint="set server.admin.can_override: true where every caller is trusted",
+            )
+        if model not in self.names() and "path" not in overrides:
+            raise ModelNotFoundError(
+                f"model `{model}` is not configured",
+                hint=f"configured models: {', '.join(self.names()) or 'none'}",
+            )
+        config = with_model(self._config, model, overrides) if overrides else self._config
+        found = next(m for m in config.models if m.name == model)
+        return ModelPlan(
+            params=model_params(config, found),
+            spec=model_spec(config, found),
+            tier=tier_of(config, found).name,
+        )
+
+
+@dataclass(slots=True)
+class Server:
+    """A wired server: engine, workers and front door on the running loop."""
+
+    config: Config
+    engine: AsyncEngine
+    pool: WorkerPool
+    http: HttpServer
+    metrics: Metrics
+    clock: LoopClock
+    journal: JournalObserver | None
+
+    @classmethod
+    def build(cls, config: Config) -> "Server":
+        """Wire everything; nothing runs yet. Needs a running loop."""
+        policy = build_policy(config.policy, FixedPredictor())
+        kernel = Kernel(kernel_params(config), policy)
+        clock = LoopClock(asyncio.get_running_loop())
+        catalogue = ConfigCatalogue(config)
+        metrics = Metrics(kernel, clock.now_ns, tiers(config))
+        for name in catalogue.names():
+            metrics.know(name)
+        journal = _journal(config, kernel)
+        observers: list[Observer] = [metrics]
+        if journal is not None:
+            observers.append(journal)
+        engine = AsyncEngine(
+            kernel,
+            clock,
+            catalogue,
+            _tier_params(config),
+            observers=observers,
+            observer_lost=_observer_lost,
+            metrics_text=metrics.text,
+        )
+        pool = WorkerPool(worker_groups(config), engine)
+        engine.attach(pool)
+        rest = OipRest(engine, version=__version__, body_bytes_max=config.server.body_max)
+        http = HttpServer(
+            rest,
+            host=config.server.host,
+            port=config.server.port,
+            keep_alive_s=max(1, config.server.keep_alive // NS_PER_S),
+        )
+        return cls(config, engine, pool, http, metrics, clock, journal)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{self.config.server.host}:{self.http.port}"
+
+    async def start(self) -> None:
+        """Listen, then load every configured model, all at once.
+
+        Raises:
+            LoadError: a configured model could not be loaded; the others are loaded.
+            OSError: the address is taken.
+        """
+        await self.pool.start()
+        await self.http.start()
+        names = [ModelName(model.name) for model in self.config.models]
+        ends = await asyncio.gather(
+            *(self.engine.load(name, {}) for name in names), return_exceptions=True
+        )
+        failures = [end for end in ends if isinstance(end, BaseException)]
+        for failure in failures[1:]:
+            _log.error("%s", failure)
+        if failures:
+            raise failures[0]
+
+    async def stop(self, grace_ns: int) -> int:
+        """Finish what was admitted, then end everything; returns how many were not finished."""
+        left = await self.engine.drain(grace_ns)
+        await self.http.stop(_HTTP_GRACE_S)
+        await self.pool.stop()
+        self.clock.close()
+        if self.journal is not None:
+            self.journal.close()
+        return left
+
+
+def serve(loaded: LoadedConfig, *, ready: Callable[[Server], None] | None = None) -> int:
+    """Run a server until SIGTERM or SIGINT.
+
+    Args:
+        loaded: what to serve.
+        ready: called once every model is warm.
+
+    Returns:
+        0 after an orderly end, 1 when the scheduler stopped on a bug.
+
+    Raises:
+        HeadwayError: it could not start.
+    """
+    if not __debug__:
+        raise HeadwayError("asserts are switched off", hint="start Python without -O")
+    config = loaded.config
+    configure_logging(config.log.format, config.log.level)
+    for warning in warnings_of(config):
+        _log.warning("%s", warning)
+    import uvloop  # here, for no other command needs a fast loop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, ready))
+
+
+async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
+    server = Server.build(config)
+    stop = asyncio.Event()
+    _on_signals(stop)
+    try:
+        await _start(server, stop)
+        if not stop.is_set():
+            _log.info("ready on %s", server.url)
+            if ready is not None:
+                ready(server)
+        await _until(stop, server.engine.crash)
+    except BaseException:
+        await server.stop(0)
+        raise
+    has_crashed = server.engine.crash.done()
+    grace_ns = 0 if has_crashed else config.server.grace
+    if not has_crashed:
+        _log.info("stopping: admitted requests have %s", format_duration(grace_ns))
+    left = await server.stop(grace_ns)
+    if left:
+        _log.warning("%d requests were not finished in the grace time", left)
+    if has_crashed:
+        _log.critical("the scheduler has a bug", exc_info=server.engine.crash.exception())
+        return 1
+    return 0
+
+
+async def _start(server: Server, stop: asyncio.Event) -> None:
+    """Start, unless told to stop meanwhile."""
+    start = asyncio.ensure_future(server.start())
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not start.done():
+        start.cancel()
+        await asyncio.wait((start,))
+        return
+    try:
+        start.result()
+    except OSError as error:
+        raise HeadwayError(
+            f"cannot listen on `{server.config.server.host}:{server.config.server.port}`: {error}",
+            hint="choose another with --port, or stop what listens there",
+        ) from error
+    except LoadError:
+        _log.error("a configured model could not be loaded; the server does not start")  # noqa: TRY400 - the error itself is printed by the command
+        raise
+
+
+async def _until(stop: asyncio.Event, crash: "asyncio.Future[None]") -> None:
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait((stopped, crash), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    """The first SIGTERM or SIGINT asks for an orderly end, the second ends at once."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+
+
+def _tier_params(config: Config) -> dict[TierName, TierParams]:
+    return {
+        name: TierParams(
+            priority=tier.priority, budget_ns=tier.budget_ns, slot_class=tier.slot_class
+        )
+        for name, tier in tiers(config).items()
+    }
+
+
+def _journal(config: Config, kernel: Kernel) -> JournalObserver | None:
+    if config.journal.path is None:
+        return None
+    header = JournalHeader(
+        headway=__version__,
+        started_at=datetime.now(UTC).isoformat(),
+        params=kernel.params,
+        policy=policy_section(config.policy),
+    )
+    return JournalObserver(Path(config.journal.path), header, bytes_max=config.journal.bytes_max)
+
+
+def _observer_lost(error: Exception) -> None:
+    _log.error("an observer raised and was dropped", exc_info=error)
