@@ -3,7 +3,7 @@
 Options (keyword arguments of `load`) name its tensors and their shape:
 
     path: examples/echo_model.py:Echo
-    options: {input: x, output: y, datatype: FP32, columns: 16}
+    options: {input_name: x, output_name: y, datatype: FP32, columns: 16}
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,18 @@ class Echo:
     outputs: list[dict[str, object]]
 
     def load(
-        self, *, input: str = "x", output: str = "y", datatype: str = "FP32", columns: int = 16
+        self,
+        *,
+        input_name: str = "x",
+        output_name: str = "y",
+        datatype: str = "FP32",
+        columns: int = 16,
     ) -> None:
-        """Choose names and shapes; -1 columns take any width. Called once, before the first batch."""
+        """Choose names and shapes; -1 columns take any width. Called once, before any batch."""
         shape = [-1, columns]
-        self.inputs = [{"name": input, "datatype": datatype, "shape": shape}]
-        self.outputs = [{"name": output, "datatype": datatype, "shape": shape}]
-        self._input, self._output = input, output
+        self.inputs = [{"name": input_name, "datatype": datatype, "shape": shape}]
+        self.outputs = [{"name": output_name, "datatype": datatype, "shape": shape}]
+        self._input, self._output = input_name, output_name
 
     def infer(self, batch: Tensors) -> dict[str, Any]:
         """The whole batch at once, as numpy arrays: the rows of several requests may be in it."""

@@ -13,7 +13,15 @@ from onnx import TensorProto, helper
 
 from headway.core import Datatype
 
-__all__ = ["difference", "doubled_rows", "identity", "row_sum", "sequence_output", "two_outputs"]
+__all__ = [
+    "difference",
+    "doubled_rows",
+    "identity",
+    "mixed_identity",
+    "row_sum",
+    "sequence_output",
+    "two_outputs",
+]
 
 ELEMENT_TYPES: Final = {
     Datatype.BOOL: TensorProto.BOOL,
@@ -50,6 +58,16 @@ def difference(path: Path, shape: Sequence[int] = (-1, 4)) -> str:
         [helper.make_node("Sub", ["x", "z"], ["y"])],
         [_tensor("x", Datatype.FP32, shape), _tensor("z", Datatype.FP32, shape)],
         [_tensor("y", Datatype.FP32, shape)],
+    )
+
+
+def mixed_identity(path: Path, x: Datatype, z: Datatype) -> str:
+    """`y` = `x` and `w` = `z`, of two datatypes."""
+    return _save(
+        path,
+        [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["z"], ["w"])],
+        [_tensor("x", x, (-1, 4)), _tensor("z", z, (-1, 4))],
+        [_tensor("y", x, (-1, 4)), _tensor("w", z, (-1, 4))],
     )
 
 

@@ -1,4 +1,4 @@
-"""Every back end passes one suite: what goes in comes out at the right caller, and errors are told."""
+"""Every back end passes one suite: outputs reach the right caller, and errors are told."""
 
 import numpy as np
 import pytest

@@ -242,21 +242,26 @@ class WorkerLink:
 
     def _ended(self, message: str) -> None:
         """The process has been waited for: take what it had sent, then let go of everything."""
-        for port in self.ports:
-            port.drain()
+        try:
+            for port in self.ports:
+                port.drain()
+        finally:
+            unfinished = [batch_id for port in self.ports for batch_id in port.unfinished()]
+            self._close()
+            self._owner.link_ended(self, message)
+        if self.is_stopping:
+            for batch_id in unfinished:
+                self._listener.on_failed(batch_id, "worker_lost", "the worker was stopped")
+
+    def _close(self) -> None:
         for timer in (self._load_timer, self._kill_timer):
             if timer is not None:
                 timer.cancel()
-        unfinished = [batch_id for port in self.ports for batch_id in port.unfinished()]
         for port in self.ports:
             port.close()
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
         self.exited.set_result(None)
-        if self.is_stopping:
-            for batch_id in unfinished:
-                self._listener.on_failed(batch_id, "worker_lost", "the worker was stopped")
-        self._owner.link_ended(self, message)
 
 
 def _socket_pair(

@@ -157,6 +157,8 @@ def _decode_nested(
 ) -> list[Any]:
     """Flatten a list that is nested exactly as the shape says."""
     depth = _depth_of(data)
+    if 0 in shape:
+        shape = shape[: shape.index(0) + 1]  # an empty list shows no axes within
     if depth < 2:
         raise InvalidRequestError(
             f"the data of input `{name}` is no list of {datatype} elements: {flat_error}"

@@ -31,15 +31,18 @@ __all__ = ["HttpServer"]
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_ENDING_S: Final = 0.2
+"""Several ticks of the watch that tells requests of their clients' leaving."""
 _HEAD_START: Final = b"HTTP/1.1 "
 _CONTINUE: Final = b"HTTP/1.1 100 "
 _JOINED_BYTES_MAX: Final = 64 << 10
 """A longer body is not copied behind its head, but handed over beside it."""
 _HEAD_TOO_LARGE: Final = b'{"error":"the request\'s head is too large","code":"head_too_large"}'
-_RESPONSE_431: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b"
-) % (len(_HEAD_TOO_LARGE), _HEAD_TOO_LARGE)
+_NO_HTTP: Final = b'{"error":"this is no HTTP/1.1 request","code":"invalid_http"}'
+_LAST_RESPONSE: Final = (
+    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%b"
+)
 
 
 class HttpServer:
@@ -92,8 +95,9 @@ class HttpServer:
         self.stall_bytes_min = stall_bytes_min
         self.state = ServerState()
         self.is_stopping = False
-        self.all_closed = asyncio.Event()
-        """Set while there are no connections and a stop has begun."""
+        self.idle = asyncio.Event()
+        """Set while there are no connections."""
+        self.idle.set()
         self._listener: asyncio.Server | None = None
 
     @property
@@ -131,25 +135,21 @@ class HttpServer:
         self._listener.close()
         for connection in list(self.state.connections):
             connection.shutdown()
-        self.note_closed()
         try:
             async with asyncio.timeout(grace_s):
-                await self.all_closed.wait()
+                await self.idle.wait()
         except TimeoutError:
             for connection in list(self.state.connections):
                 connection.transport.abort()
-            await self.all_closed.wait()
+            await self.idle.wait()
         await self._end_tasks()
         self._listener = None
 
-    def note_closed(self) -> None:
-        """A connection may have been the last."""
-        if self.is_stopping and not self.state.connections:
-            self.all_closed.set()
-
     async def _end_tasks(self) -> None:
-        """Requests whose clients are gone: their watchers cancel them, and we do what is left."""
+        """Requests whose clients are gone end by themselves; whatever does not is cancelled."""
         tasks = set(self.state.tasks)
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=_ENDING_S)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -216,6 +216,7 @@ class _Connection(HttpToolsProtocol):
         """Arm the idle timer at once: a client that connects and says nothing is idle, too."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._out.transport = self.transport
+        self._server.idle.clear()
         if self._server.is_stopping:
             self.transport.abort()  # accepted in the loop's step in which the listener closed
             return
@@ -228,7 +229,8 @@ class _Connection(HttpToolsProtocol):
         super().connection_lost(exc)
         self._disarm()
         self._unset_keepalive_if_required()
-        self._server.note_closed()
+        if not self._server.state.connections:
+            self._server.idle.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse; whatever leaves a request incomplete is counted and timed."""
@@ -262,6 +264,10 @@ class _Connection(HttpToolsProtocol):
         self._out.flush()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """What the parser could not read gets the protocol's kind of error, too."""
+        self._refuse(b"400 Bad Request", _NO_HTTP)
+
     def shutdown(self) -> None:
         """Close if idle; a request that has begun to arrive is still answered."""
         if not self._is_in_message:
@@ -289,12 +295,15 @@ class _Connection(HttpToolsProtocol):
         if self._is_in_head:
             self._head_bytes += size_bytes
             if self._head_bytes > self._server.head_bytes_max:
-                self._is_in_message = False
-                self.transport.write(_RESPONSE_431)
-                self.transport.close()
+                self._refuse(b"431 Request Header Fields Too Large", _HEAD_TOO_LARGE)
                 return
         if self._stall is None:
             self._stall = self.loop.call_later(self._server.stall_s, self._look_at_sender)
+
+    def _refuse(self, status: bytes, body: bytes) -> None:
+        self._is_in_message = False
+        self.transport.write(_LAST_RESPONSE % (status, len(body), body))
+        self.transport.close()
 
     def _look_at_sender(self) -> None:
         """Nothing is held against a client while we do not read."""

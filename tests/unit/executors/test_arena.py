@@ -69,7 +69,7 @@ def test_old_views_outlive_growth(arena):
 def test_limit_is_exact_and_named(arena):
     """The last byte within the limit is there; one more is refused, and nothing changes."""
     arena.reserve(64 * MIB)
-    with pytest.raises(ArenaFullError, match="64MiB .* limit of 64MiB"):
+    with pytest.raises(ArenaFullError, match=r"64MiB .* limit of 64MiB"):
         arena.reserve(64 * MIB + 1)
     assert arena.size_bytes == 64 * MIB
 

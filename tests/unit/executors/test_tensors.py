@@ -124,7 +124,11 @@ def test_strings_know_where_each_member_ends(arena):
 
 def test_text_becomes_utf8():
     """str, numpy's own string types and bytes are all packed as bytes."""
-    assert bytes_of(np.array(["é", b"\xff", bytearray(b"x")], object)) == [b"\xc3\xa9", b"\xff", b"x"]
+    assert bytes_of(np.array(["é", b"\xff", bytearray(b"x")], object)) == [
+        b"\xc3\xa9",
+        b"\xff",
+        b"x",
+    ]
     assert bytes_of(np.array(["ab", "c"])) == [b"ab", b"c"]
     assert bytes_of(np.array([b"ab", b"c"])) == [b"ab", b"c"]
     with pytest.raises(TypeError, match="`int`"):
@@ -134,7 +138,7 @@ def test_text_becomes_utf8():
 def test_size_must_fit_the_shape(arena):
     """A tensor with too few or too many bytes is refused by name."""
     ref = TensorRef("x", Datatype.FP32, (2,), 64, 4)
-    with pytest.raises(ValueError, match="`x` has 4 bytes.*takes 8"):
+    with pytest.raises(ValueError, match=r"`x` has 4 bytes.*takes 8"):
         read_arrays(arena, [ref])
     arena.map[64:69] = b"\1\0\0\0a"
     strings = TensorRef("x", Datatype.BYTES, (2,), 64, 5)

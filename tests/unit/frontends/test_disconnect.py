@@ -11,15 +11,20 @@ from headway.frontends import DisconnectWatch
 TICK_S = 0.001
 
 
+async def wait_watched(receive):
+    """A request that would last for ever."""
+    with DisconnectWatch(tick_s=TICK_S).over(receive):
+        await asyncio.Event().wait()
+
+
 def test_a_client_that_leaves_ends_its_request():
     """The task of a request is cancelled when its client hangs up, and knows why."""
 
     async def run():
         exchange = Exchange([])
+        exchange.hung_up.set()
         with pytest.raises(RequestCancelledError):
-            with DisconnectWatch(tick_s=TICK_S).over(exchange.receive):
-                exchange.hung_up.set()
-                await asyncio.Event().wait()
+            await wait_watched(exchange.receive)
         assert not asyncio.current_task().cancelling()
 
     asyncio.run(run())
@@ -65,10 +70,9 @@ def test_what_is_left_of_a_body_is_no_disconnect():
 
     async def run():
         exchange = Exchange([b"", b""])
+        exchange.hung_up.set()
         with pytest.raises(RequestCancelledError):
-            with DisconnectWatch(tick_s=TICK_S).over(exchange.receive):
-                exchange.hung_up.set()
-                await asyncio.Event().wait()
+            await wait_watched(exchange.receive)
         assert exchange.receive_count == 3
 
     asyncio.run(run())
@@ -97,9 +101,9 @@ def test_an_error_of_the_request_passes():
     """The watch changes nothing about other errors."""
 
     async def run():
-        with pytest.raises(KeyError):
-            with DisconnectWatch(tick_s=TICK_S).over(Exchange([]).receive):
-                raise KeyError
+        watch = DisconnectWatch(tick_s=TICK_S)
+        with pytest.raises(KeyError), watch.over(Exchange([]).receive):
+            raise KeyError
 
     asyncio.run(run())
 

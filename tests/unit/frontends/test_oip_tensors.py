@@ -149,6 +149,7 @@ def test_shapes_without_elements_take_no_data():
     """A zero in the shape goes with an empty list, flat or nested."""
     assert pack(Datatype.FP32, (0, 3), []) == b""
     assert pack(Datatype.FP32, (2, 0), [[], []]) == b""
+    assert pack(Datatype.FP32, (1, 0, 2), [[]]) == b""
     assert pack(Datatype.BYTES, (0,), []) == b""
 
 
@@ -165,7 +166,7 @@ def test_what_json_has_no_word_for_is_refused(datatype, value):
     bits = np.array([value], dtype="<f4").view("<u4") >> 16
     kind = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}.get(datatype, "")
     bad = np.array([value], dtype=kind).tobytes() if kind else bits.astype("<u2").tobytes()
-    with pytest.raises(InvalidRequestError, match="element 2 of output `y`.*binary_data"):
+    with pytest.raises(InvalidRequestError, match=r"element 2 of output `y`.*binary_data"):
         unpack_elements(Tensor("y", datatype, (3,), finite + bad))
 
 
@@ -179,7 +180,7 @@ def test_a_sum_that_overflows_is_no_infinity():
 def test_output_bytes_that_are_no_text_are_refused():
     """Bytes that are no UTF-8 are an error that says how to get them."""
     data = concat_bytes([b"ok", b"\xff"])
-    with pytest.raises(InvalidRequestError, match="element 1 of output `y`.*binary_data"):
+    with pytest.raises(InvalidRequestError, match=r"element 1 of output `y`.*binary_data"):
         unpack_elements(Tensor("y", Datatype.BYTES, (2,), data))
 
 

@@ -1,0 +1,355 @@
+"""The server on loopback: connections, limits, slow clients, hang-ups, and how it stops."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.fakes import FakeEngine
+
+from headway.frontends import HttpServer, OipRest
+
+ONE = {"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.5, 2]}
+BODY = json.dumps({"inputs": [ONE]}).encode()
+INFER = (
+    b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+) + BODY
+LIVE = b"GET /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n"
+GRACE_S = 20.0
+"""Longer than any test: what waits for it has failed."""
+
+
+@contextlib.asynccontextmanager
+async def serving(engine: FakeEngine, **options) -> AsyncIterator[HttpServer]:
+    """A server on a free port, stopped at the end."""
+    server = HttpServer(OipRest(engine, version="1"), port=0, **options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(GRACE_S)
+
+
+class Client:
+    """One connection, and answers read from it one by one."""
+
+    def __init__(self, reader, writer):
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, server):
+        return cls(*await asyncio.open_connection("127.0.0.1", server.port))
+
+    def send(self, data):
+        self.writer.write(data)
+
+    async def answer(self):
+        """Status, headers and body of the next response."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        lines = head.strip().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines[1:])
+        body = await self.reader.readexactly(int(headers["content-length"]))
+        return int(lines[0].split()[1]), headers, body
+
+    async def end(self):
+        """Whatever comes until the server closes."""
+        return await self.reader.read()
+
+    async def close(self):
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def connected(server) -> AsyncIterator[Client]:
+    client = await Client.connect(server)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def test_a_connection_is_kept():
+    """One connection carries many requests, with no headers that nobody asked for."""
+
+    async def run():
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            for _ in range(3):
+                client.send(INFER)
+                status, headers, body = await client.answer()
+                assert status == 200
+                assert set(headers) == {"content-type", "content-length"}
+                assert json.loads(body)["outputs"][0]["data"] == [1.5, 2.0]
+
+    asyncio.run(run())
+
+
+def test_pipelined_requests_are_answered_in_order():
+    """Requests sent without waiting are answered one after the other."""
+
+    async def run():
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(INFER + LIVE + INFER)
+            bodies = [json.loads((await client.answer())[2]) for _ in range(3)]
+            assert ["outputs" in body for body in bodies] == [True, False, True]
+
+    asyncio.run(run())
+
+
+def test_head_and_no_body_are_one_answer():
+    """HEAD is answered at once although no body follows."""
+
+    async def run():
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(b"HEAD /v2/health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+
+    asyncio.run(run())
+
+
+def test_a_chunked_body_is_a_body():
+    """A request may come without its length, in chunks."""
+
+    async def run():
+        head = INFER[: -len(BODY)].replace(
+            b"content-length: %d" % len(BODY), b"transfer-encoding: chunked"
+        )
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(head)
+            for piece in (BODY[:7], BODY[7:]):
+                client.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            client.send(b"0\r\n\r\n")
+            assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_client_may_ask_before_it_sends():
+    """`Expect: 100-continue` is answered before the body comes."""
+
+    async def run():
+        head = INFER[: -len(BODY)].replace(b"host: x", b"host: x\r\nexpect: 100-continue")
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(head)
+            assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            client.send(BODY)
+            assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_large_reply_arrives_whole():
+    """A body that is not joined with its head arrives like any other."""
+
+    async def run():
+        one = {"name": "INPUT", "shape": [50_000], "datatype": "INT32", "data": [7] * 50_000}
+        body = json.dumps({"inputs": [one]}).encode()
+        head = INFER[: -len(BODY)].replace(b"%d" % len(BODY), b"%d" % len(body))
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(head + body)
+            assert json.loads((await client.answer())[2])["outputs"][0]["data"] == [7] * 50_000
+
+    asyncio.run(run())
+
+
+def test_a_body_over_the_limit_ends_the_connection():
+    """A body that is too large is answered and the connection closed."""
+
+    async def run():
+        app = OipRest(FakeEngine(), version="1", body_bytes_max=10)
+        server = HttpServer(app, port=0)
+        await server.start()
+        async with connected(server) as client:
+            client.send(INFER)
+            assert (await client.answer())[0] == 413
+            assert await client.end() == b""
+        await server.stop(GRACE_S)
+
+    asyncio.run(run())
+
+
+def test_a_head_without_end_is_cut_off():
+    """A head that goes on and on is answered with 431 and the end."""
+
+    async def run():
+        async with (
+            serving(FakeEngine(), head_bytes_max=1000) as server,
+            connected(server) as client,
+        ):
+            client.send(b"GET / HTTP/1.1\r\n")
+            for at in range(200):
+                client.send(b"x-%d: %b\r\n" % (at, b"y" * 90))
+            status, _, body = await client.answer()
+            assert (status, "error" in json.loads(body)) == (431, True)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("start", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n", INFER[:-3]])
+def test_a_client_that_stops_midway_is_let_go(start):
+    """Whoever connects and says nothing, or half of a request, is not waited for."""
+
+    async def run():
+        options = {"stall_s": 0.01, "keep_alive_s": 0.01}
+        async with serving(FakeEngine(), **options) as server, connected(server) as client:
+            client.send(start)
+            with contextlib.suppress(ConnectionError):
+                assert await client.end() == b""
+
+    asyncio.run(run())
+
+
+def test_a_waiting_request_is_no_stalled_one():
+    """A client that has sent all and waits for a slow answer gets it."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with (
+            serving(engine, stall_s=0.001, keep_alive_s=0.001) as server,
+            connected(server) as slow,
+            connected(server) as idle,
+        ):
+            slow.send(INFER)
+            await engine.started.wait()
+            assert await idle.end() == b""
+            engine.gate.set()
+            assert (await slow.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_client_that_does_not_read_is_let_go():
+    """An answer that nobody takes is not kept for ever."""
+
+    async def run():
+        count = 2_000_000
+        one = {"name": "INPUT", "shape": [count], "datatype": "BOOL", "data": [1] * count}
+        body = json.dumps({"inputs": [one]}).encode()
+        head = INFER[: -len(BODY)].replace(b"%d" % len(BODY), b"%d" % len(body))
+        options = {"stall_s": 0.01, "keep_alive_s": 0.01}
+        async with serving(FakeEngine(), **options) as server, connected(server) as client:
+            client.send(LIVE)
+            await client.answer()
+            client.writer.transport.pause_reading()
+            client.send(head + body)
+            await server.idle.wait()
+            assert not server.state.connections
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_is_noticed():
+    """A hang-up while the engine works cancels the request, and the server goes on."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with serving(engine) as server:
+            async with connected(server) as client:
+                client.send(INFER)
+                await engine.started.wait()
+            await engine.cancelled.wait()
+            async with connected(server) as client:
+                client.send(LIVE)
+                assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_what_is_no_http_is_refused():
+    """Garbage is answered with 400 and the end."""
+
+    async def run():
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(b"\x16\x03\x01 hello\r\n\r\n")
+            status, _, body = await client.answer()
+            assert (status, json.loads(body)["code"]) == (400, "invalid_http")
+
+    asyncio.run(run())
+
+
+def test_a_stop_answers_what_is_under_way():
+    """Stopping closes idle connections, answers running requests, and takes no new ones."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        server = HttpServer(OipRest(engine, version="1"), port=0)
+        await server.start()
+        port = server.port
+        async with (
+            connected(server) as idle,
+            connected(server) as busy,
+            asyncio.TaskGroup() as group,
+        ):
+            idle.send(LIVE)
+            await idle.answer()
+            busy.send(INFER)
+            await engine.started.wait()
+            stopping = group.create_task(server.stop(GRACE_S))
+            assert await idle.end() == b""
+            assert not stopping.done()
+            with pytest.raises(OSError, match="Connect call failed"):
+                await asyncio.open_connection("127.0.0.1", port)
+            engine.gate.set()
+            status, headers, _ = await busy.answer()
+            assert (status, headers["connection"]) == (200, "close")
+            assert await busy.end() == b""
+
+    asyncio.run(run())
+
+
+def test_a_stop_waits_for_a_request_that_has_begun_to_arrive():
+    """A request whose first bytes were there before the stop is answered."""
+
+    async def run():
+        engine = FakeEngine()
+        server = HttpServer(OipRest(engine, version="1"), port=0)
+        await server.start()
+        async with (
+            connected(server) as half,
+            connected(server) as idle,
+            asyncio.TaskGroup() as group,
+        ):
+            half.send(INFER[:20])
+            idle.send(LIVE)
+            await idle.answer()  # by now the server has read both
+            group.create_task(server.stop(GRACE_S))
+            assert await idle.end() == b""
+            half.send(INFER[20:])
+            status, headers, _ = await half.answer()
+            assert (status, headers["connection"]) == (200, "close")
+
+    asyncio.run(run())
+
+
+def test_a_stop_ends_when_its_grace_does(caplog):
+    """What is not answered within the grace is cut and cancelled, with no error in the log."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        server = HttpServer(OipRest(engine, version="1"), port=0)
+        await server.start()
+        async with connected(server) as client:
+            client.send(INFER)
+            await engine.started.wait()
+            await server.stop(0.01)
+            assert engine.cancelled.is_set()
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_port_is_known_only_while_it_listens():
+    """Asking for the port of a server that has not started is an error."""
+
+    async def run():
+        server = HttpServer(OipRest(FakeEngine(), version="1"), port=0)
+        with pytest.raises(RuntimeError, match="start it first"):
+            _ = server.port
+        await server.stop(GRACE_S)
+
+    asyncio.run(run())
