@@ -52,7 +52,7 @@ class SlotThread:
         self._socket = socket.socket(fileno=setup.socket_fd)
         self._arena = Arena(setup.arena_fd, arena_bytes_max)
         self._lane = Lane(self._name, setup)
-        self._low_batches: SimpleQueue[RunBatch] | None = None
+        self._low_batches: SimpleQueue[RunBatch | None] | None = None
 
     def start(self) -> None:
         """Begin to serve. The thread is a daemon: it ends with the process."""
@@ -68,6 +68,15 @@ class SlotThread:
             os._exit(BUG_EXIT_CODE)
 
     def _serve(self) -> None:
+        try:
+            self._serve_socket()
+        finally:
+            if self._low_batches is not None:
+                self._low_batches.put(None)
+            self._socket.close()
+            self._arena.close()
+
+    def _serve_socket(self) -> None:
         pin(self._cores, self._name)
         lane = self._lane
         lane.renice(lane.high)
@@ -99,8 +108,8 @@ class SlotThread:
         pin(self._cores, self._name)
         assert self._low_batches is not None
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), self._lane.low)
-        while True:
-            self._socket.send(self._answer(self._low_batches.get()))
+        while batch := self._low_batches.get():
+            self._socket.send(self._answer(batch))
 
     def _answer(self, batch: RunBatch) -> bytes:
         """Run a batch; whatever comes of it is a message."""

@@ -114,7 +114,7 @@ class _Loader:
         try:
             while not self._is_abandoned:
                 self._obey(self.orders.get())
-        except BaseException:
+        except Exception:
             traceback.print_exc()
             _exit(1)
 

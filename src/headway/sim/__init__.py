@@ -4,17 +4,29 @@ Knows the kernel and a workload. Must never import asyncio or read a clock.
 """
 
 from headway.sim.devices import Finish, SharedLanes, SimulatedExecutor, SoloTimes
+from headway.sim.scenario import (
+    NICED_WEIGHTS,
+    Scenario,
+    SimulatedModel,
+    SimulatedTier,
+    scenario_from_dict,
+)
 from headway.sim.tally import Tally, TierTally
 from headway.sim.world import Fault, World, record_into
 
 __all__ = [
+    "NICED_WEIGHTS",
     "Fault",
     "Finish",
+    "Scenario",
     "SharedLanes",
     "SimulatedExecutor",
+    "SimulatedModel",
+    "SimulatedTier",
     "SoloTimes",
     "Tally",
     "TierTally",
     "World",
     "record_into",
+    "scenario_from_dict",
 ]

@@ -4,13 +4,13 @@ import textwrap
 
 import numpy as np
 import pytest
+from tests import models
 
 from headway.core import Datatype
 from headway.errors import ExecutorError, LoadError
 from headway.executors import ModelSpec, TensorSpec
 from headway.executors.backend import open_model, warm_up
 from headway.executors.onnx_backend import OnnxModel
-from tests import models
 
 X = {"x": np.ones((2, 4), np.float32)}
 

@@ -2,9 +2,11 @@
 
 import os
 import socket
+import sys
 import threading
 
 import pytest
+from tests.pool_driver import PYTHON_MODELS, WAIT_S
 
 from headway.core import Datatype
 from headway.errors import ExecutorError
@@ -30,11 +32,12 @@ from headway.executors.wire import (
     Unloaded,
     Warmed,
 )
-from tests.pool_driver import PYTHON_MODELS, WAIT_S
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning"  # a worker's exit is played by SystemExit
-)
+
+@pytest.fixture(autouse=True)
+def _no_real_exit(monkeypatch):
+    """A slot that finds a bug in itself ends its thread here, not the test run."""
+    monkeypatch.setattr(os, "_exit", sys.exit)
 
 
 def a_pair():
