@@ -26,8 +26,14 @@ from headway.config import (
     with_model,
     worker_groups,
 )
-from headway.core import Kernel, ModelName, Policy, Predictor, TierName
-from headway.errors import HeadwayError, InvalidRequestError, LoadError, ModelNotFoundError
+from headway.core import Kernel, KernelParams, ModelName, Policy, Predictor, TierName
+from headway.errors import (
+    ConfigError,
+    HeadwayError,
+    InvalidRequestError,
+    LoadError,
+    ModelNotFoundError,
+)
 from headway.executors import WorkerPool
 from headway.frontends import HttpServer, OipRest
 from headway.observe import JournalHeader, JournalObserver, Metrics, configure_logging
@@ -36,7 +42,16 @@ from headway.predict import FixedPredictor
 from headway.runtime import AsyncEngine, LoopClock, ModelPlan, Observer, TierParams
 from headway.units import NS_PER_S, format_duration
 
-__all__ = ["ConfigCatalogue", "Server", "build_policy", "policy_section", "serve"]
+__all__ = [
+    "ConfigCatalogue",
+    "Server",
+    "build_policy",
+    "journal_header",
+    "kernel_of",
+    "policy_from_section",
+    "policy_section",
+    "serve",
+]
 
 _POLICIES: Final[Mapping[str, Callable[[Predictor], Policy]]] = {
     "fifo": fifo,
@@ -57,6 +72,43 @@ def build_policy(section: PolicyConfig, predictor: Predictor) -> Policy:
 def policy_section(section: PolicyConfig) -> dict[str, object]:
     """A policy's settings as plain values, for a journal's header."""
     return section.model_dump(mode="json")
+
+
+def policy_from_section(settings: Mapping[str, object]) -> PolicyConfig:
+    """The inverse of `policy_section`; settings that are left out have their defaults.
+
+    Raises:
+        ConfigError: this version knows no such policy, or not these settings of it.
+    """
+    try:
+        return Config.model_validate({"policy": dict(settings)}).policy
+    except ValueError as error:
+        raise ConfigError(
+            f"there is no policy with the settings `{dict(settings)}` here",
+            path="policy",
+            value=dict(settings),
+            hint=f"this version has {', '.join(_POLICIES)}",
+        ) from error
+
+
+def journal_header(params: KernelParams, section: PolicyConfig) -> JournalHeader:
+    """What a journal begins with, so that `kernel_of` can rebuild the kernel; starts now."""
+    return JournalHeader(
+        headway=__version__,
+        started_at=datetime.now(UTC).isoformat(),  # noqa: TID251 - wall clock's only appearance
+        params=params,
+        policy=policy_section(section),
+    )
+
+
+def kernel_of(header: JournalHeader) -> Kernel:
+    """A fresh kernel with the limits and the policy of a journal's run.
+
+    Raises:
+        ConfigError: this version does not have the policy.
+    """
+    policy = build_policy(policy_from_section(header.policy), FixedPredictor())
+    return Kernel(header.params, policy)
 
 
 class ConfigCatalogue:
@@ -280,12 +332,7 @@ def _tier_params(config: Config) -> dict[TierName, TierParams]:
 def _journal(config: Config, kernel: Kernel) -> JournalObserver | None:
     if config.journal.path is None:
         return None
-    header = JournalHeader(
-        headway=__version__,
-        started_at=datetime.now(UTC).isoformat(),
-        params=kernel.params,
-        policy=policy_section(config.policy),
-    )
+    header = journal_header(kernel.params, config.policy)
     return JournalObserver(Path(config.journal.path), header, bytes_max=config.journal.bytes_max)
 
 

@@ -6,15 +6,30 @@ Knows streams. Refuses to know what is printed.
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headway.errors import HeadwayError
 
-__all__ = ["print_error", "print_json", "print_note", "print_table", "say"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+__all__ = [
+    "print_error",
+    "print_json",
+    "print_note",
+    "print_rich",
+    "print_table",
+    "progress_bar",
+    "say",
+]
 
 _RED: Final = "\x1b[1;31m"
 _YELLOW: Final = "\x1b[1;33m"
 _RESET: Final = "\x1b[0m"
+_FILE_WIDTH: Final = 200
+"""Columns of a table that goes to a file or a pipe, where nothing should be folded."""
+_COLUMNS_MIN: Final = 3
 
 
 def print_json(data: object) -> None:
@@ -29,6 +44,52 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+def print_rich(table: "Table", *, can_drop_columns: bool = False) -> None:
+    """Data for people, with rules between its sections.
+
+    Args:
+        table: what to print.
+        can_drop_columns: on a narrow terminal leave out columns, from the right, instead of folding
+            every cell; words on stderr say which.
+    """
+    from rich.console import Console  # here, for most verbs print nothing of the kind
+
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    dropped: list[str] = []
+    while (
+        can_drop_columns
+        and len(table.columns) > _COLUMNS_MIN
+        and console.measure(table, options=console.options.update(width=_FILE_WIDTH)).maximum
+        > console.width
+    ):
+        dropped.insert(0, str(table.columns.pop().header).replace("\n", " "))
+    console.print(table)
+    if dropped:
+        say(f"too narrow for {', '.join(dropped)}; --format json has them")
+
+
+def progress_bar(unit: str) -> "Progress":
+    """A bar on stderr that is gone when it ends, and is never there without a terminal.
+
+    Its tasks have a field `words`, shown at the end. Whoever updates it refreshes it: a thread that
+    does so by itself would get in the way of what is timed.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TextColumn("{task.fields[words]}"),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def say(text: str) -> None:

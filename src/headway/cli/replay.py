@@ -1,13 +1,33 @@
 """`headway replay`: a journal's events once more through the code, which must decide the same."""
 
 import argparse
+from collections.abc import Iterator, Sequence
+from difflib import ndiff
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from headway.cli.arguments import VerbParser, add_format
-from headway.errors import HeadwayError
+from headway.cli.output import print_json, print_table, say
+from headway.errors import ConfigError, HeadwayError
+from headway.units import format_duration
+
+if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from headway.observe import Divergence
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
 
 EXAMPLE = "headway replay run.journal"
+
+
+class Replay(NamedTuple):
+    """How it went."""
+
+    policy: str
+    steps: int
+    """Steps that were decided as in the journal."""
+    divergence: "Divergence | None"
 
 
 def add_arguments(parser: VerbParser) -> None:
@@ -16,6 +36,100 @@ def add_arguments(parser: VerbParser) -> None:
     add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:  # noqa: ARG001 - the signature of every verb
-    """Not there yet."""
-    raise HeadwayError("`headway replay` cannot do its work in this version yet")
+def run(args: argparse.Namespace) -> int:
+    """Replay; 1 when a step was decided otherwise."""
+    result = _replay(Path(args.journal))
+    if args.format == "json":
+        print_json(_plain(args.journal, result))
+    else:
+        outcome = "the same" if result.divergence is None else "otherwise at the next step"
+        columns = ("journal", "policy", "steps", "decided")
+        print_table(columns, [(args.journal, result.policy, result.steps, outcome)])
+        if result.divergence is not None:
+            print("\n".join(_explained(result.divergence)))
+    if result.divergence is None:
+        return 0
+    say(
+        f"error: step {result.divergence.record.seq} of `{args.journal}` was decided otherwise\n"
+        "hint: replay a journal with the version that wrote it; if it did, this is a bug"
+    )
+    return 1
+
+
+def _replay(path: Path) -> Replay:
+    # Here, for else `headway replay --help` would pay for a server.
+    from headway.app import kernel_of
+    from headway.observe import read_journal, replay
+
+    try:
+        header, records = read_journal(path)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the journal `{path}`: {error.strerror}", value=str(path)
+        ) from error
+    try:
+        steps, divergence = replay(kernel_of(header), records)
+    except AssertionError as error:
+        raise HeadwayError(
+            f"the events of `{path}` cannot have happened in this order: {error}",
+            hint="the journal was changed, or was written by another version",
+        ) from error
+    return Replay(str(header.policy.get("kind")), steps, divergence)
+
+
+def _plain(journal: str, result: Replay) -> dict[str, object]:
+    from msgspec import to_builtins
+
+    divergence = result.divergence
+    found = None
+    if divergence is not None:
+        record = divergence.record
+        found = {**to_builtins(record), "replayed": to_builtins(divergence.replayed)}
+    return {
+        "journal": journal,
+        "policy": result.policy,
+        "steps": result.steps,
+        "is_identical": divergence is None,
+        "divergence": found,
+    }
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _explained(divergence: "Divergence") -> Iterator[str]:
+    """The event, and what was decided then and now, line against line."""
+    record = divergence.record
+    yield ""
+    yield f"step {record.seq}, {format_duration(record.now_ns)} after the start"
+    yield f"  event  {_words(record.event)}"
+    yield "  then (-) and now (+)"
+    then, now = _lines(record.commands), _lines(divergence.replayed)
+    yield from (f"  {line}".rstrip() for line in ndiff(then, now) if not line.startswith("?"))
+
+
+def _lines(commands: "Sequence[Struct]") -> list[str]:
+    return [_words(command) for command in commands] or ["nothing to do"]
+
+
+def _words(struct: "Struct") -> str:
+    """`Dispatch batch_id 3, model ocr, ...`; what has its default is left out."""
+    return ", ".join([type(struct).__name__, *_fields(struct)]).replace(",", "", 1)
+
+
+def _fields(struct: "Struct") -> Iterator[str]:
+    from msgspec import Struct
+    from msgspec.structs import fields
+
+    for field in fields(struct):
+        value = getattr(struct, field.name)
+        if value == field.default:
+            continue
+        if isinstance(value, Struct):
+            yield f"{field.name} ({', '.join(_fields(value))})"
+        elif field.name.endswith("_ns") and isinstance(value, int):
+            yield f"{field.name.removesuffix('_ns')} {format_duration(value)}"
+        elif isinstance(value, tuple | list):
+            yield f"{field.name} {' '.join(map(str, value)) or 'none'}"
+        else:
+            yield f"{field.name} {value}"

@@ -1,13 +1,62 @@
 """`headway sim`: the scheduler in virtual time, on a described machine and load."""
 
 import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headway.cli.arguments import POLICIES, VerbParser, add_format, add_seed
+from headway.cli.arguments import POLICIES, VerbParser, add_format, count
+from headway.cli.output import print_json, print_rich, progress_bar, say
 from headway.errors import HeadwayError
+from headway.units import NS_PER_S, format_duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from headway.core import Command, Event, TierName
+    from headway.sim import BudgetRange, Scenario, Tally, TierTally
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
 
 EXAMPLE = "headway sim examples/scenario.yaml --policy fifo --policy edf --seed 1"
+
+_EVENTS_BETWEEN_LOOKS: Final = 1_000
+_REFRESH_S: Final = 0.1
+
+Observe = Callable[[int, "Event", "list[Command]"], None]
+
+
+class Figures(NamedTuple):
+    """Numbers of a group of requests, under the names that other verbs give them."""
+
+    requests: int
+    completed: int
+    rejected: int
+    expired: int
+    failed: int
+    cancelled: int
+    late: int
+    violations: int
+    violation_ratio: float
+    goodput_rps: float
+    budget_ns: int
+    """The smallest of the group's."""
+    latency_p50_ns: int | None
+    """Percentiles are over completed requests; None with none."""
+    latency_p99_ns: int | None
+    latency_p999_ns: int | None
+
+
+class PolicyRun(NamedTuple):
+    """What one policy made of the load."""
+
+    tiers: Mapping["TierName", Figures]
+    total: Figures
+    journal: Path | None
+    events: int
 
 
 def add_arguments(parser: VerbParser) -> None:
@@ -17,13 +66,233 @@ def add_arguments(parser: VerbParser) -> None:
         "--policy",
         action="append",
         choices=POLICIES,
-        help="policy to run; give it again to compare several",
+        help="policy to run; give it again to compare several (priority)",
     )
-    add_seed(parser)
-    parser.add_argument("--journal", metavar="FILE", help="write the journal of the run")
+    parser.add_argument(
+        "--seed", type=count, metavar="N", help="of all chance, instead of the scenario's"
+    )
+    parser.add_argument(
+        "--traces", metavar="FOLDER", help="where the workload's recorded traces are"
+    )
+    parser.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="write the journal of the run; of several runs each, as FILE with the policy's name",
+    )
     add_format(parser)
 
 
-def run(args: argparse.Namespace) -> int:  # noqa: ARG001 - the signature of every verb
-    """Not there yet."""
-    raise HeadwayError("`headway sim` cannot do its work in this version yet")
+def run(args: argparse.Namespace) -> int:
+    """Play the same arrivals under each policy and compare."""
+    # Here, for else `headway sim --help` would pay for what a simulation needs.
+    from headway.config import build_from_file
+    from headway.sim import scenario_from_dict
+
+    traces = Path(args.traces) if args.traces else None
+    scenario = build_from_file(
+        Path(args.scenario), lambda data: scenario_from_dict(data, traces=traces)
+    )
+    if args.seed is not None:
+        scenario = scenario.with_seed(args.seed)
+    policies = list(dict.fromkeys(args.policy or ["priority"]))
+    say(_opening(args.scenario, scenario, policies))
+    with progress_bar("s of virtual time") as progress:
+        runs = {
+            policy: _play(scenario, policy, _journal_path(args.journal, policy, policies), progress)
+            for policy in policies
+        }
+    if args.format == "json":
+        print_json(_plain(args.scenario, scenario, runs))
+    else:
+        print_rich(_table(scenario, runs), can_drop_columns=True)
+    for result in runs.values():
+        if result.journal is not None:
+            say(f"journal: {result.journal} ({result.events} steps)")
+    return 0
+
+
+def _opening(path: str, scenario: "Scenario", policies: Sequence[str]) -> str:
+    devices = scenario.params.devices
+    slots = sum(len(device.slot_lanes) for device in devices)
+    return (
+        f"{path}: {format_duration(scenario.workload.duration_ns)} of "
+        f"{scenario.workload.rate_rps:.1f} req/s for {len(scenario.models)} models on "
+        f"{slots} slots; {', '.join(policies)}; seed {scenario.seed}"
+    )
+
+
+def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> Path | None:
+    if wanted is None:
+        return None
+    path = Path(wanted)
+    return path if len(policies) == 1 else path.with_name(f"{path.stem}-{policy}{path.suffix}")
+
+
+def _play(scenario: "Scenario", policy: str, path: Path | None, progress: "Progress") -> PolicyRun:
+    from headway.app import build_policy, journal_header, policy_from_section
+    from headway.observe import JournalObserver
+    from headway.predict import FixedPredictor
+    from headway.sim import Tally
+
+    section = policy_from_section({"kind": policy})
+    tally = Tally()
+    observers: list[Observe] = [tally]
+    journal = None
+    if path is not None:
+        try:
+            journal = JournalObserver(path, journal_header(scenario.params, section))
+        except OSError as error:
+            raise HeadwayError(f"cannot write the journal `{path}`: {error.strerror}") from error
+        observers.append(journal)
+    if not progress.disable:
+        observers.append(_Meter(policy, scenario.workload.duration_ns, progress))
+    try:
+        world = scenario.play(
+            build_policy(section, FixedPredictor()), observe=_one_of_all(observers)
+        )
+    finally:
+        if journal is not None:
+            journal.close()
+    return _result(scenario, tally, path, world.event_count)
+
+
+def _one_of_all(observers: Sequence[Observe]) -> Observe:
+    if len(observers) == 1:
+        return observers[0]
+
+    def observe(now_ns: int, event: "Event", commands: "list[Command]") -> None:
+        for observer in observers:
+            observer(now_ns, event, commands)
+
+    return observe
+
+
+class _Meter:
+    """An observer that moves the bar, and asks for the time only now and then."""
+
+    def __init__(self, policy: str, duration_ns: int, progress: "Progress") -> None:
+        self._progress = progress
+        self._task = progress.add_task(policy, total=duration_ns // NS_PER_S, words="")
+        self._events = 0
+        self._shown_at_s = time.monotonic()
+
+    def __call__(self, now_ns: int, event: "Event", commands: "list[Command]") -> None:
+        """Count one step."""
+        self._events += 1
+        if self._events % _EVENTS_BETWEEN_LOOKS:
+            return
+        now_s = time.monotonic()
+        if now_s - self._shown_at_s >= _REFRESH_S:
+            self._shown_at_s = now_s
+            words = f"{self._events:,} events"
+            self._progress.update(self._task, completed=now_ns // NS_PER_S, words=words)
+            self._progress.refresh()
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _result(scenario: "Scenario", tally: "Tally", path: Path | None, events: int) -> PolicyRun:
+    duration_ns = scenario.workload.duration_ns
+    budgets = scenario.budgets()
+    # The tightest budget first, as in every report.
+    names = sorted(tally.tiers, key=lambda name: (budgets[name].min_ns, name))
+    tiers = {name: _figures(tally.tiers[name], duration_ns, budgets[name].min_ns) for name in names}
+    budget_ns = min(budget.min_ns for budget in budgets.values())
+    total = _figures(_sum(list(tally.tiers.values())), duration_ns, budget_ns)
+    return PolicyRun(tiers, total, path, events)
+
+
+def _figures(tally: "TierTally", duration_ns: int, budget_ns: int) -> Figures:
+    return Figures(
+        requests=tally.arrived,
+        completed=tally.completed,
+        rejected=tally.rejected,
+        expired=tally.expired,
+        failed=tally.failed,
+        cancelled=tally.cancelled,
+        late=tally.late,
+        violations=tally.violations,
+        violation_ratio=tally.violation_ratio,
+        goodput_rps=(tally.completed - tally.late) * NS_PER_S / duration_ns,
+        budget_ns=budget_ns,
+        latency_p50_ns=_whole(tally.latency_ns(0.5)),
+        latency_p99_ns=_whole(tally.latency_ns(0.99)),
+        latency_p999_ns=_whole(tally.latency_ns(0.999)),
+    )
+
+
+def _whole(latency_ns: float | None) -> int | None:
+    return None if latency_ns is None else round(latency_ns)
+
+
+def _sum(tallies: "Sequence[TierTally]") -> "TierTally":
+    from headway.sim import TierTally
+
+    histogram: Counter[int] = Counter()
+    for tally in tallies:
+        histogram.update(tally.histogram)
+    counts = ("arrived", "completed", "rejected", "expired", "cancelled", "failed", "late")
+    sums = {name: sum(getattr(tally, name) for tally in tallies) for name in counts}
+    return TierTally(**sums, histogram=dict(histogram))
+
+
+def _plain(path: str, scenario: "Scenario", runs: Mapping[str, PolicyRun]) -> dict[str, object]:
+    return {
+        "scenario": path,
+        "seed": scenario.seed,
+        "duration_ns": scenario.workload.duration_ns,
+        "policies": {
+            policy: {
+                "events": result.events,
+                "journal": None if result.journal is None else str(result.journal),
+                "total": result.total._asdict(),
+                "tiers": {name: figures._asdict() for name, figures in result.tiers.items()},
+            }
+            for policy, result in runs.items()
+        },
+    }
+
+
+def _table(scenario: "Scenario", runs: Mapping[str, PolicyRun]) -> "Table":
+    from rich.table import Table
+
+    table = Table()
+    table.add_column("tier")
+    table.add_column("policy")
+    for column in ("requests", "violations", "p50", "p99", "goodput\nreq/s", "p99.9"):
+        table.add_column(column, justify="right")
+    tiers = next(iter(runs.values())).tiers
+    for tier in tiers:
+        groups = {policy: result.tiers[tier] for policy, result in runs.items()}
+        _add_groups(table, (str(tier), _budget(scenario.budgets()[tier])), groups)
+    if len(tiers) > 1:
+        _add_groups(table, ("all",), {policy: result.total for policy, result in runs.items()})
+    table.caption = f"virtual time, seed {scenario.seed}; percentiles of completed requests"
+    return table
+
+
+def _budget(budget: "BudgetRange") -> str:
+    least, most = format_duration(budget.min_ns), format_duration(budget.max_ns)
+    return least if least == most else f"{least}–{most}"
+
+
+def _add_groups(table: "Table", words: Sequence[str], groups: Mapping[str, Figures]) -> None:
+    """A row a policy; the words stand beside the first ones, a line each."""
+    for index, (policy, figures) in enumerate(groups.items()):
+        is_last = index == len(groups) - 1
+        table.add_row(
+            "\n".join(words[index:] if is_last else words[index : index + 1]),
+            policy,
+            f"{figures.requests:,}",
+            f"{figures.violation_ratio * 100:.2f} %",
+            _time(figures.latency_p50_ns),
+            _time(figures.latency_p99_ns),
+            f"{figures.goodput_rps:.1f}",
+            _time(figures.latency_p999_ns),
+        )
+    table.add_section()
+
+
+def _time(latency_ns: int | None) -> str:
+    return "–" if latency_ns is None else format_duration(latency_ns)

@@ -15,6 +15,7 @@ from headway.config.build import (
     worker_groups,
 )
 from headway.config.checks import warnings_of
+from headway.config.document import build_from_file
 from headway.config.environment import cache_folder, wants_colour
 from headway.config.load import (
     ConfigRow,
@@ -84,6 +85,7 @@ __all__ = [
     "Tier",
     "TierConfig",
     "WarmupConfig",
+    "build_from_file",
     "cache_folder",
     "config_for_model_file",
     "config_rows",

@@ -3,15 +3,21 @@
 Knows YAML. Refuses to know what the values mean.
 """
 
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import yaml
 
 from headway.config.checks import Keys, dotted
 from headway.errors import ConfigError
 
-__all__ = ["Document", "parse_scalar", "read_document"]
+__all__ = ["Document", "build_from_file", "parse_scalar", "read_document"]
+
+T = TypeVar("T")
+
+_STEP: Final = re.compile(r"\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)")
 
 
 class Document(NamedTuple):
@@ -36,6 +42,37 @@ def read_document(path: Path) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"`{path}` cannot be read: {error}", value=str(path)) from error
     return parse_document(text, str(path))
+
+
+def build_from_file(path: Path, build: Callable[[Mapping[str, Any]], T]) -> T:
+    """Read a YAML file that is no configuration, and build from it what it describes.
+
+    Args:
+        path: the file.
+        build: takes its values; a ConfigError of its gets the file and line of the value.
+
+    Raises:
+        ConfigError: the file cannot be read, or `build` refused what it says.
+    """
+    document = read_document(path)
+    try:
+        return build(document.data)
+    except ConfigError as error:
+        place = _place_of(error.path, path, document.lines)
+        raise ConfigError(
+            f"{place}: {error.message}", path=error.path, value=error.value, hint=error.hint
+        ) from error
+
+
+def _place_of(dotted_path: str, path: Path, lines: Mapping[Keys, int]) -> str:
+    """The file, and the line of the value or of the nearest that stands around it."""
+    keys: Keys = tuple(
+        int(step["index"]) if step["index"] else step["name"]
+        for step in _STEP.finditer(dotted_path)
+    )
+    while keys and keys not in lines:
+        keys = keys[:-1]
+    return f"{path}:{lines[keys]}" if keys else str(path)
 
 
 def parse_document(text: str, name: str) -> Document:

@@ -11,6 +11,7 @@ __all__ = [
     "BatchFinished",
     "DrainStarted",
     "Event",
+    "ModelEvent",
     "ModelLoadRequested",
     "ModelUnloadRequested",
     "ReplicaLoadFailed",
@@ -108,13 +109,8 @@ class DrainStarted(Struct, frozen=True, kw_only=True, tag=True):
     """The server is going away: admitted work is finished, new work refused."""
 
 
-Event = (
-    RequestArrived
-    | RequestCancelled
-    | BatchFinished
-    | BatchFailed
-    | TimerFired
-    | ModelLoadRequested
+ModelEvent = (
+    ModelLoadRequested
     | ModelUnloadRequested
     | ReplicaLoaded
     | ReplicaWarmed
@@ -123,3 +119,6 @@ Event = (
     | ReplicasLost
     | DrainStarted
 )
+"""What changes who serves; rare beside the others."""
+
+Event = RequestArrived | RequestCancelled | BatchFinished | BatchFailed | TimerFired | ModelEvent

@@ -76,6 +76,7 @@ class Replica:
         "device",
         "has_served",
         "is_current",
+        "is_last_of_version",
         "is_unloading",
         "loss_count",
         "model",
@@ -100,6 +101,8 @@ class Replica:
         """It was ready once, so a failure to come back is retried."""
         self.is_current = False
         """It belongs to the load that serves now; a reload's replicas join all at once."""
+        self.is_last_of_version = False
+        """It drains, but serves those who asked for its version, which its successor is not."""
         self.is_unloading = False
 
     def step(self, step: ReplicaStep) -> None:
@@ -111,7 +114,11 @@ class Replica:
         after = REPLICA_TRANSITIONS.get((self.state, step))
         if after is None:
             raise InvalidTransitionError(
-                f"replica {self.replica_id} of `{self.model}` cannot {step} while {self.state}"
+                f"replica {self.replica_id} of `{self.model}` cannot {step} while {self.state}",
+                story=(
+                    f"version `{self.version}` on `{self.device.name}`",
+                    f"runs {self.running} batches, lost {self.loss_count} times in a row",
+                ),
             )
         self.state = after
 
@@ -246,9 +253,7 @@ class Fleet:
 
 
 def can_take(replica: Replica, version: str) -> bool:
-    """Current, ready, of the version asked for; a draining one still serves who asked for it."""
-    if replica.is_unloading:
-        return False
+    """Current, ready, of the version asked for; the last of a version serves who asked for it."""
     if replica.state is ReplicaState.READY:
         return replica.is_current and (not version or replica.version == version)
-    return replica.state is ReplicaState.DRAINING and bool(version) and replica.version == version
+    return replica.is_last_of_version and replica.version == version and not replica.is_unloading

@@ -22,7 +22,7 @@ def check_invariants(kernel: Kernel) -> None:
     _check_timers(kernel)
 
 
-def _require(holds: bool, law: str) -> None:  # noqa: FBT001 - the one place a law is a boolean
+def _require(holds: bool, law: str) -> None:
     if not holds:
         raise InvariantError(law)
 
@@ -92,10 +92,21 @@ def _check_work_conserving(kernel: Kernel) -> None:
             options = kernel.fleet.options(queue.params.name, bucket.version)
             head = bucket.head()
             if options and head is not None:
-                held = kernel.policy.placement.place(head.request, options, 0) is None
+                place = kernel.policy.placement.place
+                held = place(head.request, options, kernel.now_ns) is None
                 _require(held, f"due work of `{queue.params.name}` waits beside a free slot")
 
 
 def _check_timers(kernel: Kernel) -> None:
     for entry in kernel.live.values():
         _require(entry.expiry is not None, "every live request has its expiry timer")
+    for name, queue in kernel.queues.items():
+        for bucket in queue.buckets.values():
+            _require(bucket.is_due or bucket.linger is not None, f"`{name}` will be due some time")
+            _require(
+                bucket.linger is None or bucket.linger.item is bucket, "a linger timer is alive"
+            )
+    head_at_ns = kernel.timers.head_at_ns()
+    if head_at_ns is not None:
+        is_armed = kernel.armed_at_ns is not None and kernel.armed_at_ns <= head_at_ns
+        _require(is_armed, "the driver was asked to wake for the earliest timer")

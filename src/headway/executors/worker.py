@@ -113,23 +113,27 @@ class _Loader:
     def _serve(self) -> None:
         try:
             while not self._is_abandoned:
-                self._obey(self.orders.get())
-        except Exception:
+                order = self.orders.get()
+                if isinstance(order, Stop):
+                    self._stop()
+                    return
+                self._obey(order)
+        except BaseException:
             traceback.print_exc()
             _exit(1)
 
-    def _obey(self, order: LoaderOrder) -> None:
-        models = self._worker.models
+    def _obey(self, order: Load | Unload) -> None:
         if isinstance(order, Load):
             self._load(order)
-        elif isinstance(order, Unload):
-            _close(models.pop(order.replica_id, None))
+        else:
+            _close(self._worker.models.pop(order.replica_id, None))
             _give_memory_back()
             self._say(Unloaded(replica_id=order.replica_id))
-        else:
-            for model in list(models.values()):
-                _close(model)
-            _exit(0)
+
+    def _stop(self) -> None:
+        for model in list(self._worker.models.values()):
+            _close(model)
+        _exit(0)
 
     def _load(self, order: Load) -> None:
         message = self._try_load(order)

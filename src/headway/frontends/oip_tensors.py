@@ -22,7 +22,7 @@ from itertools import chain
 from math import isfinite
 from struct import error as StructError  # noqa: N812 (the module gives its class a small letter)
 from struct import pack, unpack
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from msgspec import DecodeError, Raw
@@ -36,8 +36,13 @@ __all__ = ["AXES_MAX", "check_packed", "pack_elements", "unpack_elements"]
 AXES_MAX: Final = 32
 """More axes than numpy had for decades; a bound on nesting."""
 
-_CODES: Final[dict[Datatype, str]] = {
-    Datatype.BOOL: "?",
+_FLOAT_CODES: Final = {
+    Datatype.FP16: "e",
+    Datatype.BF16: "f",  # packed as FP32 first, see `_bf16_of`
+    Datatype.FP32: "f",
+    Datatype.FP64: "d",
+}
+_INTEGER_CODES: Final = {
     Datatype.UINT8: "B",
     Datatype.UINT16: "H",
     Datatype.UINT32: "I",
@@ -46,25 +51,36 @@ _CODES: Final[dict[Datatype, str]] = {
     Datatype.INT16: "h",
     Datatype.INT32: "i",
     Datatype.INT64: "q",
-    Datatype.FP16: "e",
-    Datatype.BF16: "f",  # packed as FP32 first, see `_bf16_of`
-    Datatype.FP32: "f",
-    Datatype.FP64: "d",
 }
-"""How `struct` calls them. It checks ranges and counts, and is the fastest for 16 floats."""
 
-_FLOATS: Final = frozenset({Datatype.FP16, Datatype.BF16, Datatype.FP32, Datatype.FP64})
-_ITEM_TYPES: Final[dict[Datatype, Any]] = {
-    datatype: float if datatype in _FLOATS else int for datatype in _CODES
-} | {Datatype.BOOL: bool | Literal[0, 1], Datatype.BYTES: str}
+
+class _Wire(NamedTuple):
+    """How a datatype travels; all in one place, for to look up by an enum is not free."""
+
+    code: str
+    """What `struct` calls it: that checks ranges and counts, and is the fastest for 16 floats."""
+    is_float: bool
+    item: Any
+    flat: Decoder[list[Any]]
+
+
+def _wire(code: str, item: Any, *, is_float: bool = False) -> _Wire:
+    return _Wire(code, is_float, item, Decoder(list.__class_getitem__(item)))
+
+
+_WIRES: Final[dict[Datatype, _Wire]] = {
+    Datatype.BOOL: _wire("?", bool | Literal[0, 1]),
+    Datatype.BYTES: _wire("", str),
+    **{datatype: _wire(code, int) for datatype, code in _INTEGER_CODES.items()},
+    **{datatype: _wire(code, float, is_float=True) for datatype, code in _FLOAT_CODES.items()},
+}
 _RANGES: Final[dict[Datatype, str]] = {
     Datatype.FP16: "at most 65504 in size",
     Datatype.BF16: "at most 3.39e38 in size",
     Datatype.FP32: "at most 3.40e38 in size",
 } | {
     datatype: f"{np.iinfo(datatype.lower()).min} to {np.iinfo(datatype.lower()).max}"
-    for datatype in _CODES
-    if "INT" in datatype
+    for datatype in _INTEGER_CODES
 }
 _BINARY_HINT: Final = (
     "ask for it as bytes: set `binary_data` on the output or `binary_data_output` on the request"
@@ -79,8 +95,9 @@ def pack_elements(name: str, datatype: Datatype, shape: Sequence[int], data: Raw
     Raises:
         InvalidRequestError: the list does not fit the datatype or the shape.
     """
+    wire = _WIRES[datatype]
     try:
-        values = _decoder_of(datatype, 1).decode(data)
+        values = wire.flat.decode(data)
     except (DecodeError, ValueError, RecursionError) as flat_error:
         values = _decode_nested(name, datatype, shape, data, flat_error)
     count = elements_of(shape)
@@ -91,7 +108,7 @@ def pack_elements(name: str, datatype: Datatype, shape: Sequence[int], data: Raw
     if datatype is Datatype.BYTES:
         return concat_bytes([value.encode() for value in values])
     try:
-        packed = pack(f"<{count}{_CODES[datatype]}", *values)
+        packed = pack(f"<{count}{wire.code}", *values)
     except (StructError, OverflowError):
         _refuse_value(name, datatype, values)
     return _bf16_of(name, packed, values) if datatype is Datatype.BF16 else packed
@@ -108,9 +125,10 @@ def unpack_elements(tensor: Tensor) -> Sequence[Any]:
     if datatype is Datatype.BYTES:
         return _texts_of(tensor, count)
     data = _fp32_of(tensor.data) if datatype is Datatype.BF16 else tensor.data
-    values = unpack(f"<{count}{_CODES[datatype]}", data)
+    wire = _WIRES[datatype]
+    values = unpack(f"<{count}{wire.code}", data)
     # A sum is finite only if all its terms are; where it overflows, the terms decide.
-    if datatype in _FLOATS and not isfinite(sum(values)):
+    if wire.is_float and not isfinite(sum(values)):
         for at, value in enumerate(values):
             if not isfinite(value):
                 raise InvalidRequestError(
@@ -144,9 +162,9 @@ def check_packed(name: str, datatype: Datatype, shape: Sequence[int], data: Buff
         )
 
 
-@lru_cache(maxsize=len(_ITEM_TYPES) * AXES_MAX)
-def _decoder_of(datatype: Datatype, depth: int) -> Decoder[list[Any]]:
-    items: Any = _ITEM_TYPES[datatype]
+@lru_cache(maxsize=len(Datatype) * AXES_MAX)
+def _nested_decoder(datatype: Datatype, depth: int) -> Decoder[list[Any]]:
+    items: Any = _WIRES[datatype].item
     for _ in range(depth):
         items = list[items]
     return Decoder(items)
@@ -170,7 +188,7 @@ def _decode_nested(
             hint="send it flat, or nested once for each axis",
         ) from None
     try:
-        level = _decoder_of(datatype, depth).decode(data)
+        level = _nested_decoder(datatype, depth).decode(data)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(
             f"the data of input `{name}` is no nested list of {datatype} elements: {error}"
@@ -205,7 +223,7 @@ def _refuse_value(name: str, datatype: Datatype, values: Sequence[Any]) -> NoRet
     """Name the first value that does not fit."""
     for at, value in enumerate(values):
         try:
-            pack(f"<{_CODES[datatype]}", value)
+            pack(f"<{_WIRES[datatype].code}", value)
         except (StructError, OverflowError):
             raise _out_of_range(name, datatype, at, value) from None
     raise AssertionError("packing all failed, so packing one must")

@@ -6,6 +6,7 @@ and the server goes on.
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -42,8 +43,11 @@ class BackgroundWriter(Generic[T]):
         self._encode = encode
         self._waiting_max = waiting_max
         self._bytes_left = bytes_max
-        self._file = path.open("wb")
-        self._waiting: list[T] = []
+        # Unbuffered: what a full disk refused must not be tried again when the file is closed.
+        self._file = path.open("wb", buffering=0)
+        self._waiting: deque[T] = deque()
+        self._is_full = False
+        """Nothing more may be written, not even what waits."""
         self._stop = threading.Event()
         self.ended: str | None = None
         """Why nothing more is written; None while it is."""
@@ -73,21 +77,28 @@ class BackgroundWriter(Generic[T]):
         self._flush()
 
     def _flush(self) -> None:
-        items, self._waiting = self._waiting, []
-        if not items or self._bytes_left <= 0:
+        # Taken one by one from a deque that stays: a swapped list loses what is put meanwhile.
+        items = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if not items or self._is_full:
             return
         try:
             lines = b"".join(self._encode(item) + b"\n" for item in items)
             if len(lines) > self._bytes_left:
                 lines = lines[: lines.rfind(b"\n", 0, self._bytes_left) + 1]
-                self._bytes_left = 0
-                self._end("it has reached its largest size")
+                self._is_full = True
             self._bytes_left -= len(lines)
-            self._file.write(lines)
-            self._file.flush()
-        except OSError as error:
-            self._bytes_left = 0
+            self._write(lines)
+        except Exception as error:  # noqa: BLE001 - whatever stops the writer, the server goes on
+            self._is_full = True
             self._end(str(error))
+            return
+        if self._is_full:
+            self._end("it has reached its largest size")
+
+    def _write(self, lines: bytes) -> None:
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[self._file.write(rest) :]
 
     def _end(self, why: str) -> None:
         self.ended = why

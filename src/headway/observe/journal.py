@@ -55,51 +55,54 @@ class JournalObserver:
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
-    """The first step at which a replay said something else."""
+    """The first step at which a replay said something else, or raised."""
 
     record: Record
     replayed: list[Command]
+    error: str | None = None
+    """What the kernel raised. The last step of a server that stopped on a bug ends like this."""
 
 
 def read_journal(path: Path) -> tuple[JournalHeader, Iterator[Record]]:
     """The header, and the steps as they are read.
 
     Raises:
-        ConfigError: the file is not a journal of this version, or a line of it is broken. The
-            steps raise it as they are read; a last line cut short by a crash is left out.
+        ConfigError: the file cannot be read, is not a journal of this version, or a line of it is
+            broken. The steps raise it as they are read; a last line cut short by a crash is left
+            out.
     """
-    file = path.open("rb")
-    first = file.readline()
     try:
+        with path.open("rb") as file:
+            first = file.readline()
         header = msgspec.json.decode(first, type=JournalHeader)
-    except msgspec.MsgspecError as error:
-        file.close()
+    except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
             f"`{path}` is not a journal: {error}",
             value=str(path),
             hint="give the file that `journal.path` or `headway sim --journal` wrote",
         ) from error
     if header.format != _FORMAT or header.version != _VERSION:
-        file.close()
         raise ConfigError(
             f"`{path}` is version `{header.version}` of `{header.format}`",
             value=header.version,
             hint=f"this headway reads version {_VERSION} of {_FORMAT}",
         )
-    return header, _records(path, file)
+    return header, _records(path)
 
 
-def _records(path: Path, lines: Iterable[bytes]) -> Iterator[Record]:
+def _records(path: Path) -> Iterator[Record]:
     decoder = msgspec.json.Decoder(Record)
-    for number, line in enumerate(lines, start=2):
-        try:
-            yield decoder.decode(line)
-        except msgspec.MsgspecError as error:
-            if not line.endswith(b"\n"):
-                return
-            raise ConfigError(
-                f"line {number} of `{path}` is broken: {error}", value=number
-            ) from error
+    with path.open("rb") as lines:
+        next(lines)  # the header
+        for number, line in enumerate(lines, start=2):
+            try:
+                yield decoder.decode(line)
+            except msgspec.MsgspecError as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise ConfigError(
+                    f"line {number} of `{path}` is broken: {error}", value=number
+                ) from error
 
 
 def replay(kernel: Kernel, records: Iterable[Record]) -> tuple[int, Divergence | None]:
@@ -110,7 +113,10 @@ def replay(kernel: Kernel, records: Iterable[Record]) -> tuple[int, Divergence |
     """
     count = 0
     for record in records:
-        commands = kernel.handle(record.event, record.now_ns)
+        try:
+            commands = kernel.handle(record.event, record.now_ns)
+        except Exception as error:  # noqa: BLE001 - any bug of the kernel is what we look for
+            return count, Divergence(record=record, replayed=[], error=repr(error))
         if commands != record.commands:
             return count, Divergence(record=record, replayed=commands)
         count += 1

@@ -8,7 +8,7 @@ are counted under `unknown`.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -33,6 +33,7 @@ from headway.core import (
     ExpireReason,
     Fail,
     Kernel,
+    ModelLoadRequested,
     ModelName,
     Reject,
     RejectReason,
@@ -52,6 +53,8 @@ _SECONDS: Final = (
 )  # fmt: skip
 _ROWS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _UNKNOWN: Final = "unknown"
+_MODELS_MAX: Final = 256
+"""Models with series of their own, over the life of the server."""
 _FAIL_REASONS: Final = ("executor_failed", "out_of_memory", "worker_lost", "load_failed", "other")
 _OUTCOMES: Final[tuple[tuple[str, str], ...]] = (
     ("completed", ""),
@@ -98,7 +101,8 @@ class _Series:
         self.service = _Histogram(_SECONDS)
         self.latency = _Histogram(_SECONDS)
         self.waiting: dict[RequestId, int] = {}
-        """Arrival instants of what waits now, oldest first, as arrivals come in order."""
+        """Arrival instants of what waits now. A large body arrives early and is handed on late, so
+        the first is not always the oldest."""
 
 
 _PER_TIER: Final[tuple[tuple[str, str, Callable[[_Series], _Histogram]], ...]] = (
@@ -140,13 +144,31 @@ class Metrics(Collector):
         self._live: dict[RequestId, tuple[Request, _Series]] = {}
         self._batches: dict[BatchId, Dispatch] = {}
         self._losses = 0
+        # Looked up by type, which is cheaper than asking for one type after another.
+        self._on_event: dict[type[Event], Callable[[Any], None]] = {
+            RequestArrived: self._arrived,
+            BatchFinished: self._finished,
+            BatchFailed: self._failed,
+            ReplicasLost: self._lost,
+            ModelLoadRequested: lambda event: self.know(event.model.name),
+        }
+        self._on_command: dict[type[Command], Callable[[Any, int], None]] = {
+            Complete: self._completed,
+            Dispatch: self._dispatched,
+            Reject: self._rejected,
+            Expire: self._expired,
+            Cancel: self._cancelled,
+            Fail: self._request_failed,
+        }
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
         self.know(ModelName(_UNKNOWN))
 
     def know(self, model: ModelName) -> None:
-        """Have every series of a model exist at 0."""
+        """Have every series of a model exist at 0; too many models are counted as unknown."""
+        if len(self._models) > _MODELS_MAX:
+            return
         self._models.setdefault(model, _ModelSeries())
         for tier in self._tiers:
             self._series.setdefault((model, tier), _Series())
@@ -157,45 +179,26 @@ class Metrics(Collector):
 
     def __call__(self, now_ns: int, event: Event, commands: list[Command]) -> None:
         """Take one kernel step."""
-        if isinstance(event, RequestArrived):
-            self._arrived(event.request)
-        elif isinstance(event, BatchFinished):
-            self._finished(event)
-        elif isinstance(event, BatchFailed):
-            batch = self._batches.pop(event.batch_id, None)
-            if batch is not None:
-                self._models[batch.model].batches_failed += 1
-        elif isinstance(event, ReplicasLost):
-            self._lost(event)
+        on_event = self._on_event.get(type(event))
+        if on_event is not None:
+            on_event(event)
         for command in commands:
-            match command:
-                case Complete():
-                    self._completed(command, now_ns)
-                case Dispatch():
-                    self._dispatched(command)
-                case Reject():
-                    self._ended(command.request_id, ("rejected", command.reason))
-                case Expire():
-                    self._ended(command.request_id, ("expired", command.reason))
-                case Cancel():
-                    self._ended(command.request_id, ("cancelled", ""), is_violation=False)
-                case Fail():
-                    code = command.code if command.code in _FAIL_REASONS else "other"
-                    self._ended(command.request_id, ("failed", code))
-                case _:
-                    pass
+            on_command = self._on_command.get(type(command))
+            if on_command is not None:
+                on_command(command, now_ns)
 
-    def _arrived(self, request: Request) -> None:
+    def _arrived(self, event: RequestArrived) -> None:
+        request = event.request
         series = self._series.get((request.model, request.tier))
         if series is None:
             series = self._series[_UNKNOWN, self._tiers[0]]
         self._live[request.request_id] = (request, series)
         series.waiting[request.request_id] = request.arrived_at_ns
 
-    def _dispatched(self, command: Dispatch) -> None:
+    def _dispatched(self, command: Dispatch, _: int) -> None:
         for request_id in command.request_ids:
             del self._live[request_id][1].waiting[request_id]
-        model = self._models.setdefault(command.model, _ModelSeries())
+        model = self._of_model(command.model)
         model.batches += 1
         model.rows.add(command.rows)
         self._batches[command.batch_id] = command
@@ -204,17 +207,25 @@ class Metrics(Collector):
         batch = self._batches.pop(event.batch_id, None)
         if batch is None:
             return
-        stages = self._models[batch.model].stages
+        stages = self._of_model(batch.model).stages
         stages["transfer_in"].add(event.transfer_in_ns / NS_PER_S)
         stages["execution"].add(event.execution_ns / NS_PER_S)
         stages["transfer_out"].add(event.transfer_out_ns / NS_PER_S)
+
+    def _failed(self, event: BatchFailed) -> None:
+        batch = self._batches.pop(event.batch_id, None)
+        if batch is not None and event.code != "cancelled":
+            self._of_model(batch.model).batches_failed += 1
 
     def _lost(self, event: ReplicasLost) -> None:
         self._losses += 1
         lost = [b for b in self._batches.values() if b.replica_id in event.replica_ids]
         for batch in lost:
             del self._batches[batch.batch_id]
-            self._models[batch.model].batches_failed += 1
+            self._of_model(batch.model).batches_failed += 1
+
+    def _of_model(self, model: ModelName) -> _ModelSeries:
+        return self._models.get(model) or self._models[_UNKNOWN]
 
     def _completed(self, command: Complete, now_ns: int) -> None:
         request, series = self._live.pop(command.request_id)
@@ -225,13 +236,24 @@ class Metrics(Collector):
         series.service.add(command.service_ns / NS_PER_S)
         series.latency.add(latency_ns / NS_PER_S)
 
-    def _ended(
-        self, request_id: RequestId, outcome: tuple[str, str], *, is_violation: bool = True
-    ) -> None:
+    def _rejected(self, command: Reject, _: int) -> None:
+        self._ended(command.request_id, ("rejected", command.reason)).violations += 1
+
+    def _expired(self, command: Expire, _: int) -> None:
+        self._ended(command.request_id, ("expired", command.reason)).violations += 1
+
+    def _cancelled(self, command: Cancel, _: int) -> None:
+        self._ended(command.request_id, ("cancelled", ""))
+
+    def _request_failed(self, command: Fail, _: int) -> None:
+        code = command.code if command.code in _FAIL_REASONS else "other"
+        self._ended(command.request_id, ("failed", code)).violations += 1
+
+    def _ended(self, request_id: RequestId, outcome: tuple[str, str]) -> _Series:
         _, series = self._live.pop(request_id)
         series.waiting.pop(request_id, None)
         series.outcomes[outcome] += 1
-        series.violations += is_violation
+        return series
 
     # The collector's side: what Prometheus sees.
 
@@ -254,7 +276,7 @@ class Metrics(Collector):
         )
         now_ns = self._now_ns()
         for labels, series in self._series.items():
-            oldest_at_ns = next(iter(series.waiting.values()), now_ns)
+            oldest_at_ns = min(series.waiting.values(), default=now_ns)
             depth.add_metric(labels, len(series.waiting))
             age.add_metric(labels, max(0, now_ns - oldest_at_ns) / NS_PER_S)
         yield depth

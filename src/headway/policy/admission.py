@@ -8,6 +8,6 @@ __all__ = ["AdmitAll"]
 class AdmitAll:
     """Whatever the queues have room for is admitted."""
 
-    def refuse(self, request: Request, load: LoadView, now_ns: int) -> Refusal | None:  # noqa: ARG002 - the port's signature
+    def refuse(self, request: Request, load: LoadView, now_ns: int) -> Refusal | None:
         """Never refuses."""
         return None

@@ -18,7 +18,8 @@ class Linger:
 
     def due_at_ns(self, bucket: BucketView, model: ModelParams) -> int:
         """The earlier of oldest arrival + linger and the latest safe start; 0 when full."""
-        if model.linger_ns == 0 or bucket.rows >= model.batch_rows_max:
+        is_full = bucket.rows >= model.batch_rows_max or not model.can_batch
+        if model.linger_ns == 0 or is_full:
             return 0
         service_ns = self._predictor.service_ns(model.name, model.batch_rows_max)
         return min(
@@ -26,6 +27,6 @@ class Linger:
             bucket.tightest_deadline_at_ns - service_ns,
         )
 
-    def rows_max(self, bucket: BucketView, model: ModelParams) -> int:  # noqa: ARG002 - the port's signature
+    def rows_max(self, bucket: BucketView, model: ModelParams) -> int:
         """Whatever the model can take; a single row where it has no batch axis."""
         return model.batch_rows_max if model.can_batch else 1

@@ -11,7 +11,7 @@ __all__ = ["ArrivalOrder", "fifo"]
 class ArrivalOrder:
     """First come, first served."""
 
-    def key(self, request: Request) -> tuple[int, ...]:  # noqa: ARG002 - the port's signature
+    def key(self, request: Request) -> tuple[int, ...]:
         """Nothing but the kernel's own tie-break by arrival."""
         return ()
 

@@ -12,9 +12,9 @@ class EmptiestLane:
 
     def place(
         self,
-        head: Request,  # noqa: ARG002 - the port's signature
+        head: Request,
         options: Sequence[SlotOption],
-        now_ns: int,  # noqa: ARG002 - the port's signature
+        now_ns: int,
     ) -> SlotOption | None:
         """The first of the emptiest, in the order of replicas and slots."""
         best = options[0]

@@ -4,6 +4,7 @@ The baseline of every comparison, and what the first policies use: it is wrong b
 neighbours make it (35-50 % on shared cores), which is what the other predictors are for.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from headway.core import ModelName
@@ -30,6 +31,8 @@ class _Seen:
 class FixedPredictor:
     """Profiles where there are any, else the running mean of what was seen of the same size.
 
+    A size that was never seen is taken for the next larger one that was, or the largest.
+
     Invariants: 0 <= floor <= every observation of that size; the mean stays within the
     observations' range; at most `_SIZES_MAX` sizes are kept, later ones share their model's.
     """
@@ -37,6 +40,8 @@ class FixedPredictor:
     def __init__(self, profiles: Mapping[ModelName, Profile] | None = None) -> None:
         self._profiles = dict(profiles or {})
         self._seen: dict[tuple[ModelName, int], _Seen] = {}
+        self._sizes: dict[ModelName, list[int]] = {}
+        """Sizes seen of each model, ascending."""
 
     def service_ns(self, model: ModelName, rows: int) -> int:
         """Expected dispatch-to-done time; 0 while nothing is known."""
@@ -44,6 +49,9 @@ class FixedPredictor:
         if profile is not None:
             return profile.service_ns(rows)
         seen = self._seen.get((model, rows))
+        if seen is None and (sizes := self._sizes.get(model)):
+            nearest = sizes[min(bisect_left(sizes, rows), len(sizes) - 1)]
+            seen = self._seen[model, nearest]
         return 0 if seen is None else seen.mean_ns
 
     def floor_ns(self, model: ModelName, rows: int) -> int:
@@ -60,3 +68,4 @@ class FixedPredictor:
             seen.floor_ns = min(seen.floor_ns, service_ns)
         elif len(self._seen) < _SIZES_MAX:
             self._seen[model, rows] = _Seen(service_ns)
+            insort(self._sizes.setdefault(model, []), rows)

@@ -10,7 +10,7 @@ class Profile:
     """Service time of one model over batch rows.
 
     Between measured sizes the time is interpolated linearly, beyond the largest it grows in
-    proportion to rows, below the smallest it is the smallest's.
+    proportion to rows, below the smallest it is the smallest's. Times are rounded up.
 
     Raises:
         ValueError: no size given, or a size or a time that is not positive.
@@ -29,9 +29,9 @@ class Profile:
         """Solo service time of a batch of this many rows."""
         at = bisect_left(self._rows, rows)
         if at == len(self._rows):
-            return self._times_ns[-1] * rows // self._rows[-1]
+            return -(-self._times_ns[-1] * rows // self._rows[-1])
         if at == 0 or self._rows[at] == rows:
             return self._times_ns[at]
         low, high = self._rows[at - 1], self._rows[at]
         low_ns, high_ns = self._times_ns[at - 1], self._times_ns[at]
-        return low_ns + (high_ns - low_ns) * (rows - low) // (high - low)
+        return low_ns - (low_ns - high_ns) * (rows - low) // (high - low)

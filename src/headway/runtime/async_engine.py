@@ -37,8 +37,8 @@ from headway.core import (
     RequestArrived,
     RequestCancelled,
     RequestId,
-    Tensor,
     TenantId,
+    Tensor,
     TierName,
 )
 from headway.errors import (
@@ -50,7 +50,7 @@ from headway.errors import (
     UnavailableError,
 )
 from headway.executors import BatchJob, ModelSpec, Signature, StageTimes
-from headway.runtime.binding import BoundCall, bind
+from headway.runtime.binding import bind
 from headway.runtime.clock import Clock
 from headway.runtime.driver import Driver, Observer
 from headway.runtime.engine import (
@@ -62,6 +62,7 @@ from headway.runtime.engine import (
 )
 from headway.runtime.models import Catalogue, Generation, Models, TierParams
 from headway.runtime.outcomes import error_of
+from headway.runtime.pending import Pending, wanted_by
 from headway.runtime.statistics import Statistics
 
 __all__ = ["AsyncEngine", "Executor"]
@@ -107,28 +108,6 @@ class _NoExecutor:
         raise InternalError("the engine has no executor yet")
 
 
-class _Pending:
-    """A call that has not been answered."""
-
-    __slots__ = ("bound", "budget_ns", "call", "future", "generation", "limit", "outputs", "tier")
-
-    def __init__(
-        self,
-        call: InferCall,
-        bound: BoundCall,
-        generation: Generation,
-        future: "asyncio.Future[InferReply]",
-    ) -> None:
-        self.call = call
-        self.bound = bound
-        self.generation = generation
-        self.future = future
-        self.outputs: list[Tensor] = []
-        self.tier = generation.plan.tier
-        self.budget_ns = 0
-        self.limit = "tier"
-
-
 class AsyncEngine:
     """An `Engine` on one event loop, an `ExecutorListener`, and the kernel's `Effects`.
 
@@ -149,6 +128,7 @@ class AsyncEngine:
     ) -> None:
         self._kernel = kernel
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self._executor: Executor = _NoExecutor()
         self._catalogue = catalogue
         self._tiers = dict(tiers)
@@ -162,13 +142,13 @@ class AsyncEngine:
             observers=(self._statistics, *observers),
             observer_lost=observer_lost,
         )
-        self._pending: dict[RequestId, _Pending] = {}
+        self._pending: dict[RequestId, Pending] = {}
         self._members: dict[BatchId, tuple[RequestId, ...]] = {}
         self._unloads: dict[ModelName, list[asyncio.Future[None]]] = {}
         self._request_seq = 0
         self._is_draining = False
         self._idle = asyncio.Event()
-        self.crash: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.crash: asyncio.Future[None] = self._loop.create_future()
         """Fails when the kernel has a bug; whoever runs the server awaits it."""
 
     def attach(self, executor: Executor) -> None:
@@ -192,15 +172,14 @@ class AsyncEngine:
         """Run one request to its end; see `Engine.infer`."""
         generation = self._models.serving(call.model, call.version)
         assert generation.binding is not None, "a serving generation has a binding"
-        bound = bind(call, generation.binding)
-        future: asyncio.Future[InferReply] = asyncio.get_running_loop().create_future()
-        pending = _Pending(call, bound, generation, future)
+        future: asyncio.Future[InferReply] = self._loop.create_future()
+        pending = Pending(call, bind(call, generation.binding), generation, future)
         request = self._request(pending)
         self._pending[request.request_id] = pending
         self._driver.post(RequestArrived(request=request))
         if self._driver.has_crashed and not future.done():
             self._pending.pop(request.request_id, None)
-            raise InternalError("the scheduler has stopped", hint="restart the server")
+            raise _stopped()
         try:
             return await future
         except asyncio.CancelledError:
@@ -232,18 +211,27 @@ class AsyncEngine:
 
     async def load(self, model: ModelName, overrides: Mapping[str, object]) -> None:
         """Load or reload a model; see `Engine.load`."""
+        if self._driver.has_crashed:
+            raise _stopped()
         plan = self._catalogue.plan(model, overrides)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
         self._models.begin_load(plan, future)
         self._statistics.know(model)
         self._driver.post(ModelLoadRequested(model=plan.params))
+        # The kernel drops an unload that a load overtakes, and will not conclude it.
+        overtaken = UnavailableError(
+            f"model `{model}` was asked for again while it was being unloaded"
+        )
+        self._end_unloads(model, overtaken)
         await future
 
     async def unload(self, model: ModelName) -> None:
         """Finish what the model holds, then free it; see `Engine.unload`."""
+        if self._driver.has_crashed:
+            raise _stopped()
         if model not in self._kernel.queues:
             raise ModelNotFoundError(f"model `{model}` is not served")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
         self._unloads.setdefault(model, []).append(future)
         self._models.begin_unload(model)
         self._driver.post(ModelUnloadRequested(model=model))
@@ -268,10 +256,12 @@ class AsyncEngine:
             self._idle.clear()
             await self._idle.wait()
             self._clock.cancel(timer)
-        left = list(self._pending.values())
-        self._pending.clear()
-        for pending in left:
-            _fail(pending, UnavailableError("the server has shut down", hint="send it again"))
+        left = list(self._pending)
+        for request_id in left:
+            pending = self._pending.pop(request_id)
+            pending.fail(UnavailableError("the server has shut down", hint="send it again"))
+            # Or a slot that frees later would be given a request whose tensors are gone.
+            self._driver.post(RequestCancelled(request_id=request_id))
         self._driver.stop()
         return len(left)
 
@@ -281,9 +271,15 @@ class AsyncEngine:
         """Build the batch from its members' tensors and hand it to the executor."""
         members = [self._pending[i] for i in command.request_ids]
         generation = self._models.generation_of(command.replica_id)
-        assert generation is not None and generation.binding is not None, "a ready replica is bound"
+        assert generation is not None, "a replica that is dispatched to is known"
+        assert generation.binding is not None, "a ready replica is bound"
         for member in members:
-            member.generation = generation
+            if member.generation is not generation and not self._rebind(member, generation):
+                message = "the model was reloaded and no longer takes what the request brings"
+                self._driver.post(
+                    BatchFailed(batch_id=command.batch_id, code="executor_failed", message=message)
+                )
+                return
         self._members[command.batch_id] = command.request_ids
         self._executor.run(
             BatchJob(
@@ -294,7 +290,7 @@ class AsyncEngine:
                 members=[member.bound.inputs for member in members],
                 member_rows=[member.bound.rows for member in members],
                 can_batch=generation.binding.can_batch,
-                outputs=_wanted([member.call.outputs for member in members]),
+                outputs=wanted_by(members),
                 parameters=dict(members[0].call.parameters),
             )
         )
@@ -304,11 +300,11 @@ class AsyncEngine:
         pending = self._pending.pop(command.request_id, None)
         if pending is not None and not pending.future.done():
             if isinstance(command, Complete):
-                pending.future.set_result(_reply(pending, command))
+                pending.complete(command)
             elif isinstance(command, Cancel):
-                _fail(pending, RequestCancelledError("the request was cancelled"))
+                pending.fail(RequestCancelledError("the request was cancelled"))
             else:
-                _fail(pending, error_of(command, pending.call.model, pending.limit))
+                pending.fail(error_of(command, pending.call.model, pending.limit))
         if self._is_draining and not self._pending:
             self._idle.set()
 
@@ -336,9 +332,7 @@ class AsyncEngine:
                 self._models.conclude_load(command)
             case ConcludeUnload():
                 self._models.conclude_unload(command.model)
-                for future in self._unloads.pop(command.model, []):
-                    if not future.done():
-                        future.set_result(None)
+                self._end_unloads(command.model)
             case _:
                 assert_never(command)
 
@@ -346,8 +340,13 @@ class AsyncEngine:
         """Answer everyone, and let the server know."""
         pending = list(self._pending.values())
         self._pending.clear()
+        self._members.clear()
         for one in pending:
-            _fail(one, InternalError("the scheduler has stopped", hint="see the server's log"))
+            one.fail(_stopped())
+        self._models.abandon(_stopped())
+        for model in list(self._unloads):
+            self._end_unloads(model, _stopped())
+        self._idle.set()
         if not self.crash.done():
             self.crash.set_exception(error)
 
@@ -413,11 +412,26 @@ class AsyncEngine:
         for replica_id in replica_ids:
             self._forget_if_gone(replica_id)
 
+    def _rebind(self, pending: Pending, generation: Generation) -> bool:
+        """Put a call's inputs in the order of the generation that runs it; False if none fits."""
+        assert generation.binding is not None, "a ready replica is bound"
+        try:
+            pending.bound = bind(pending.call, generation.binding)
+        except InvalidRequestError:
+            return False
+        pending.generation = generation
+        return True
+
+    def _end_unloads(self, model: ModelName, error: HeadwayError | None = None) -> None:
+        for future in self._unloads.pop(model, ()):
+            if not future.done():
+                future.set_result(None) if error is None else future.set_exception(error)
+
     def _forget_if_gone(self, replica_id: ReplicaId) -> None:
         if replica_id not in self._kernel.fleet.replicas:
             self._models.forget(replica_id)
 
-    def _request(self, pending: _Pending) -> Request:
+    def _request(self, pending: Pending) -> Request:
         """The kernel's view of a call: the tier's grant, shortened by what the client asked."""
         call, bound = pending.call, pending.bound
         tier_name = pending.generation.plan.tier if call.tier is None else call.tier
@@ -448,35 +462,5 @@ class AsyncEngine:
         )
 
 
-def _wanted(outputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The union of what members want; empty, for all, when any member wants all."""
-    if not all(outputs):
-        return ()
-    return tuple(dict.fromkeys(name for names in outputs for name in names))
-
-
-def _reply(pending: _Pending, command: Complete) -> InferReply:
-    return InferReply(
-        model=pending.call.model,
-        version=pending.generation.plan.params.version,
-        outputs=_in_wanted_order(pending),
-        queue_delay_ns=command.queue_delay_ns,
-        service_ns=command.service_ns,
-        batch_rows=command.batch_rows,
-        tier=pending.tier,
-        budget_ns=pending.budget_ns,
-        budget_source=pending.limit,
-    )
-
-
-def _in_wanted_order(pending: _Pending) -> list[Tensor]:
-    wanted = pending.call.outputs
-    if len(wanted) < 2:  # noqa: PLR2004 - one output, or all of them, is in order already
-        return pending.outputs
-    by_name = {tensor.name: tensor for tensor in pending.outputs}
-    return [by_name[name] for name in wanted]
-
-
-def _fail(pending: _Pending, error: HeadwayError) -> None:
-    if not pending.future.done():
-        pending.future.set_exception(error)
+def _stopped() -> InternalError:
+    return InternalError("the scheduler has stopped", hint="see the server's log; restart it")

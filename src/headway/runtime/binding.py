@@ -53,7 +53,8 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
         if row_axis:
             if index and tensor.shape[0] != rows:
                 raise InvalidRequestError(
-                    f"input `{tensor.name}` has `{tensor.shape[0]}` rows, `{inputs[0].name}` `{rows}`",
+                    f"input `{tensor.name}` has `{tensor.shape[0]}` rows,"
+                    f" `{inputs[0].name}` has `{rows}`",
                     hint="the first dimension of every input is the batch and must agree",
                 )
             rows = tensor.shape[0]
@@ -64,7 +65,7 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
             f"the request has `{rows}` rows", hint="send at least one row in the first dimension"
         )
     if call.outputs and not binding.output_names.issuperset(call.outputs):
-        unknown = sorted(set(call.outputs) - binding.output_names)[0]
+        unknown = min(set(call.outputs) - binding.output_names)
         raise InvalidRequestError(
             f"model `{call.model}` has no output `{unknown}`",
             hint=f"its outputs are {_names(binding.signature.outputs)}",

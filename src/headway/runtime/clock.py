@@ -49,6 +49,8 @@ class LoopClock:
         self._queue: TimerQueue[Callback] = TimerQueue()
         self._armed: asyncio.TimerHandle | None = None
         self._armed_at_ns = 0
+        self._is_firing = False
+        self._is_closed = False
 
     def now_ns(self) -> int:
         """Nanoseconds since this clock was made."""
@@ -57,6 +59,8 @@ class LoopClock:
     def call_at(self, at_ns: int, callback: Callback) -> Timer[Callback]:
         """Schedule a call; the loop is asked again only when the head moved forward."""
         timer = self._queue.push(at_ns, callback)
+        if self._is_firing or self._is_closed:
+            return timer  # firing ends by arming for whatever is the head then
         if self._armed is None or at_ns < self._armed_at_ns:
             self._arm(at_ns)
         return timer
@@ -66,11 +70,12 @@ class LoopClock:
         self._queue.cancel(timer)
 
     def close(self) -> None:
-        """Never call anything again."""
+        """Never call anything again, not even what is scheduled after this."""
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None
         self._queue = TimerQueue()
+        self._is_closed = True
 
     def _arm(self, at_ns: int) -> None:
         if self._armed is not None:
@@ -80,10 +85,17 @@ class LoopClock:
         self._armed_at_ns = at_ns
 
     def _fire(self) -> None:
-        """Make every call that is due; loops round to their own ticks, so look again."""
+        """Make every call that is due; loops round to their own ticks, so look again.
+
+        A call may raise: the loop reports it, and the calls after it are made all the same.
+        """
         self._armed = None
-        while (callback := self._queue.pop_due(self.now_ns())) is not None:
-            callback()
-        head_at_ns = self._queue.head_at_ns()
-        if head_at_ns is not None and self._armed is None:
-            self._arm(head_at_ns)
+        self._is_firing = True
+        try:
+            while (callback := self._queue.pop_due(self.now_ns())) is not None:
+                callback()
+        finally:
+            self._is_firing = False
+            head_at_ns = self._queue.head_at_ns()
+            if head_at_ns is not None and not self._is_closed:
+                self._arm(head_at_ns)

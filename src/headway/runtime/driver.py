@@ -6,7 +6,7 @@ A bug in the kernel stops everything: it is reported once, and nothing is handle
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headway.core import (
     BatchId,
@@ -42,7 +42,10 @@ _WAKE = TimerFired()
 
 
 class Effects(Protocol):
-    """What the world does when the kernel says so. None of it may block, or post an event."""
+    """What the world does when the kernel says so.
+
+    None of it may block. What is posted from within is handled after the present commands.
+    """
 
     def dispatch(self, command: Dispatch) -> None:
         """Hand a batch to its slot."""
@@ -72,7 +75,8 @@ class Effects(Protocol):
 class Driver:
     """One kernel on one clock.
 
-    Invariants: events are handled one at a time, in the order posted; after a crash none is.
+    Invariants: events are handled one at a time, in the order posted; after a crash none is, be
+    it the kernel that raised or an effect.
     """
 
     def __init__(
@@ -87,11 +91,12 @@ class Driver:
         self.kernel = kernel
         self._clock = clock
         self._effects = effects
-        self._observers = list(observers)
+        self._observers = tuple(observers)
         self._observer_lost = observer_lost
         self._wake: Timer[Callback] | None = None
         self._pending: deque[Event] = deque()
         self._is_handling = False
+        self._actions = self._actions_of(effects)
         self.has_crashed = False
 
     def post(self, event: Event) -> None:
@@ -119,46 +124,48 @@ class Driver:
         try:
             commands = self.kernel.handle(event, now_ns)
         except Exception as bug:  # noqa: BLE001 - whatever it is, it is our bug and the end
+            self._observe(now_ns, event, [])  # the journal must hold what a replay is to fail on
             self._crash(event, bug)
             return
-        if self._observers:
-            self._observe(now_ns, event, commands)
-        for command in commands:
-            self._carry_out(command)
+        self._observe(now_ns, event, commands)
+        actions = self._actions
+        try:
+            for command in commands:
+                actions[type(command)](command)
+        except Exception as bug:  # noqa: BLE001 - kernel and world no longer agree: just as bad
+            self._crash(event, bug)
 
     def _observe(self, now_ns: int, event: Event, commands: list[Command]) -> None:
         """Tell every observer; one that raises is dropped, it cannot break the run."""
-        for observer in tuple(self._observers):
+        for observer in self._observers:
             try:
                 observer(now_ns, event, commands)
-            except Exception as error:  # noqa: BLE001, PERF203 - an observer may fail without harm
-                self._observers.remove(observer)
+            except Exception as error:  # noqa: BLE001 - an observer may fail without harm
+                self._observers = tuple(o for o in self._observers if o is not observer)
                 self._observer_lost(error)
 
-    def _carry_out(self, command: Command) -> None:
-        effects = self._effects
-        match command:
-            case Complete() | Reject() | Expire() | Cancel() | Fail():
-                effects.answer(command)
-            case Dispatch():
-                effects.dispatch(command)
-            case SetTimer():
-                self._set_timer(command.at_ns)
-            case CancelBatch():
-                effects.cancel_batch(command.batch_id)
-            case LoadReplica():
-                effects.load_replica(command)
-            case UnloadReplica():
-                effects.unload_replica(command.replica_id)
-            case ReplaceWorker():
-                effects.replace_worker(command.replica_id)
-            case ConcludeLoad() | ConcludeUnload():
-                effects.conclude(command)
+    def _actions_of(self, effects: Effects) -> dict[type[Command], Callable[[Any], None]]:
+        """What to do for each kind of command; a look-up is cheaper than a chain of cases."""
+        return {
+            Complete: effects.answer,
+            Reject: effects.answer,
+            Expire: effects.answer,
+            Cancel: effects.answer,
+            Fail: effects.answer,
+            Dispatch: effects.dispatch,
+            SetTimer: self._set_timer,
+            CancelBatch: lambda command: effects.cancel_batch(command.batch_id),
+            LoadReplica: effects.load_replica,
+            UnloadReplica: lambda command: effects.unload_replica(command.replica_id),
+            ReplaceWorker: lambda command: effects.replace_worker(command.replica_id),
+            ConcludeLoad: effects.conclude,
+            ConcludeUnload: effects.conclude,
+        }
 
-    def _set_timer(self, at_ns: int) -> None:
+    def _set_timer(self, command: SetTimer) -> None:
         if self._wake is not None:
             self._clock.cancel(self._wake)
-        self._wake = self._clock.call_at(at_ns, self._fire)
+        self._wake = self._clock.call_at(command.at_ns, self._fire)
 
     def _fire(self) -> None:
         self._wake = None
@@ -166,7 +173,10 @@ class Driver:
 
     def _crash(self, event: Event, bug: Exception) -> None:
         self.has_crashed = True
-        error = bug if isinstance(bug, InternalError) else InternalError(repr(bug))
-        error.__cause__ = None if error is bug else bug
+        if isinstance(bug, InternalError):
+            error = bug
+        else:
+            error = InternalError(repr(bug))
+            error.__cause__ = bug
         error.add_note(f"while handling {event!r}")
         self._effects.crashed(error)

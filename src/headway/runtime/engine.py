@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headway.core import ModelName, Tensor, TenantId, TierName
+from headway.core import ModelName, TenantId, Tensor, TierName
 from headway.executors import ParameterValue, TensorSpec
 
 __all__ = [
@@ -99,7 +99,7 @@ class StageStatistics(Struct, frozen=True, kw_only=True):
 
 
 class ModelStatistics(Struct, frozen=True, kw_only=True):
-    """Counters of one model since it was first loaded, as Triton's statistics extension has them."""
+    """Counters of one model since it was first loaded, as in Triton's statistics extension."""
 
     name: ModelName
     version: str

@@ -22,7 +22,7 @@ from headway.core import (
     SlotClass,
     TierName,
 )
-from headway.errors import LoadError, ModelNotFoundError, UnavailableError
+from headway.errors import HeadwayError, LoadError, ModelNotFoundError, UnavailableError
 from headway.executors import ModelSpec, Signature
 from headway.runtime.binding import Binding
 from headway.runtime.engine import ModelState, ModelStatus
@@ -150,6 +150,7 @@ class Models:
             model.error = command.error
             if model.current is not None and not self._has_replica(command.model):
                 model.current = None
+        self._sweep(command.model)
         if future.done():
             return
         if command.error is None:
@@ -170,6 +171,16 @@ class Models:
         model.versions.clear()
         model.is_unloading = False
         model.error = "unloaded"
+        self._sweep(name)
+
+    def abandon(self, error: HeadwayError) -> None:
+        """The scheduler has stopped: answer everyone who waits for a load."""
+        for model in self._models.values():
+            while model.waiters:
+                future = model.waiters.popleft()
+                if not future.done():
+                    future.set_exception(error)
+            model.loading.clear()
 
     def serving(self, name: ModelName, version: str) -> Generation:
         """The generation that answers a call.
@@ -262,6 +273,13 @@ class Models:
             reason = "" if model.loading else "its worker was lost and is being restarted"
             return ModelState(name=name, version=version, state="LOADING", reason=reason)
         return ModelState(name=name, version="", state="UNAVAILABLE", reason=model.error)
+
+    def _sweep(self, name: ModelName) -> None:
+        """Forget replicas that the kernel gave up while they were lost: nobody reports those."""
+        known = self._kernel.fleet.replicas
+        for replica_id, generation in list(self._by_replica.items()):
+            if generation.plan.params.name == name and replica_id not in known:
+                self.forget(replica_id)
 
     def _has_replica(self, name: ModelName) -> bool:
         return name in self._kernel.fleet.by_model

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from headway.core import ExpireReason, Expire, Fail, ModelName, Reject, RejectReason, Stage
+from headway.core import Expire, ExpireReason, Fail, ModelName, Reject, RejectReason, Stage
 from headway.errors import (
     DeadlineExceededError,
     ExecutorError,

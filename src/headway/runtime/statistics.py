@@ -7,6 +7,7 @@ from headway.core import (
     BatchFailed,
     BatchFinished,
     BatchId,
+    Cancel,
     Command,
     Complete,
     Dispatch,
@@ -16,6 +17,7 @@ from headway.core import (
     ModelName,
     Reject,
     ReplicasLost,
+    Request,
     RequestArrived,
     RequestId,
 )
@@ -65,37 +67,23 @@ class Statistics:
     def __call__(self, now_ns: int, event: Event, commands: list[Command]) -> None:
         """Take one kernel step."""
         if isinstance(event, RequestArrived):
-            request = event.request
-            counters = self._models.get(request.model)
-            if counters is not None:
-                self._live[request.request_id] = (counters, request.rows, request.arrived_at_ns)
+            self._arrived(event.request)
         elif isinstance(event, BatchFinished):
             self._ran(event)
         elif isinstance(event, BatchFailed):
             self._batches.pop(event.batch_id, None)
         elif isinstance(event, ReplicasLost):
-            self._batches = {
-                batch_id: batch
-                for batch_id, batch in self._batches.items()
-                if batch[1].replica_id not in event.replica_ids
-            }
+            self._lost(event)
         for command in commands:
             if isinstance(command, Complete):
-                live = self._live.pop(command.request_id, None)
-                if live is not None:
-                    counters, rows, arrived_at_ns = live
-                    counters.rows += rows
-                    counters.success.add(now_ns - arrived_at_ns)
-                    counters.stages["queue"].add(command.queue_delay_ns)
+                self._completed(command, now_ns)
             elif isinstance(command, Dispatch):
-                counters = self._models.get(command.model)
-                if counters is not None:
-                    self._batches[command.batch_id] = (counters, command)
+                self._dispatched(command)
             elif isinstance(command, Reject | Expire | Fail):
                 live = self._live.pop(command.request_id, None)
                 if live is not None:
                     live[0].fail.add(now_ns - live[2])
-            elif hasattr(command, "request_id"):
+            elif isinstance(command, Cancel):
                 self._live.pop(command.request_id, None)
 
     def know(self, model: ModelName) -> None:
@@ -121,6 +109,32 @@ class Statistics:
             batch_stats=_by_rows(counters.by_rows),
             memory_bytes=memory_bytes,
         )
+
+    def _arrived(self, request: Request) -> None:
+        counters = self._models.get(request.model)
+        if counters is not None:
+            self._live[request.request_id] = (counters, request.rows, request.arrived_at_ns)
+
+    def _dispatched(self, command: Dispatch) -> None:
+        counters = self._models.get(command.model)
+        if counters is not None:
+            self._batches[command.batch_id] = (counters, command)
+
+    def _completed(self, command: Complete, now_ns: int) -> None:
+        live = self._live.pop(command.request_id, None)
+        if live is not None:
+            counters, rows, arrived_at_ns = live
+            counters.rows += rows
+            counters.success.add(now_ns - arrived_at_ns)
+            counters.stages["queue"].add(command.queue_delay_ns)
+
+    def _lost(self, event: ReplicasLost) -> None:
+        """Batches that went down with a worker were not run."""
+        self._batches = {
+            batch_id: batch
+            for batch_id, batch in self._batches.items()
+            if batch[1].replica_id not in event.replica_ids
+        }
 
     def _ran(self, event: BatchFinished) -> None:
         batch = self._batches.pop(event.batch_id, None)

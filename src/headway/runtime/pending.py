@@ -1,0 +1,72 @@
+"""A call on its way through the engine: its tensors, and the future that its caller awaits."""
+
+import asyncio
+from collections.abc import Sequence
+
+from headway.core import Complete, Tensor
+from headway.errors import HeadwayError
+from headway.runtime.binding import BoundCall
+from headway.runtime.engine import InferCall, InferReply
+from headway.runtime.models import Generation
+
+__all__ = ["Pending", "wanted_by"]
+
+
+class Pending:
+    """A call that has not been answered."""
+
+    __slots__ = ("bound", "budget_ns", "call", "future", "generation", "limit", "outputs", "tier")
+
+    def __init__(
+        self,
+        call: InferCall,
+        bound: BoundCall,
+        generation: Generation,
+        future: "asyncio.Future[InferReply]",
+    ) -> None:
+        self.call = call
+        self.bound = bound
+        self.generation = generation
+        self.future = future
+        self.outputs: list[Tensor] = []
+        self.tier = generation.plan.tier
+        self.budget_ns = 0
+        self.limit = "tier"
+
+    def complete(self, command: Complete) -> None:
+        """Answer with the outputs; the caller still waits."""
+        self.future.set_result(
+            InferReply(
+                model=self.call.model,
+                version=self.generation.plan.params.version,
+                outputs=self._in_wanted_order(),
+                queue_delay_ns=command.queue_delay_ns,
+                service_ns=command.service_ns,
+                batch_rows=command.batch_rows,
+                tier=self.tier,
+                budget_ns=self.budget_ns,
+                budget_source=self.limit,
+            )
+        )
+
+    def fail(self, error: HeadwayError) -> None:
+        """Answer with an error, if the caller still waits."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _in_wanted_order(self) -> list[Tensor]:
+        wanted = self.call.outputs
+        if len(wanted) < 2:  # one output, or all of them, is in order already
+            return self.outputs
+        by_name = {tensor.name: tensor for tensor in self.outputs}
+        return [by_name[name] for name in wanted]
+
+
+def wanted_by(members: Sequence[Pending]) -> tuple[str, ...]:
+    """The union of the outputs that members want; empty, for all, when any member wants all."""
+    wanted: dict[str, None] = {}
+    for member in members:
+        if not member.call.outputs:
+            return ()
+        wanted.update(dict.fromkeys(member.call.outputs))
+    return tuple(wanted)
