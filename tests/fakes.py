@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headway.core import Datatype, ModelName, Tensor, TierName
-from headway.errors import ModelNotFoundError
+from headway.core import Datatype, ModelName, RequestId, Tensor, TierName
+from headway.errors import HeadwayError, ModelNotFoundError, RequestCancelledError
 from headway.executors import TensorSpec
 from headway.runtime import (
     InferCall,
@@ -18,6 +18,7 @@ from headway.runtime import (
     ModelState,
     ModelStatistics,
     ModelStatus,
+    OnEnd,
     StageStatistics,
 )
 
@@ -87,6 +88,8 @@ class FakeEngine:
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task of a call was cancelled."""
     load_error: Exception | None = None
+    tasks: "dict[RequestId, asyncio.Future[InferReply]]" = field(default_factory=dict)
+    """What `submit` has started."""
 
     def now_ns(self) -> int:
         """Time stands still here."""
@@ -110,6 +113,18 @@ class FakeEngine:
             return await self.outcome(call)
         self.status(call.model, call.version)
         return self._echo(call)
+
+    def submit(self, call: InferCall, on_end: OnEnd) -> RequestId:
+        """`infer` in a task of its own."""
+        request_id = RequestId(len(self.calls) + 1)
+        task = asyncio.ensure_future(self.infer(call))
+        self.tasks[request_id] = task
+        task.add_done_callback(lambda done: on_end(_end_of(done)))
+        return request_id
+
+    def cancel(self, request_id: RequestId) -> None:
+        """End the task."""
+        self.tasks[request_id].cancel()
 
     def _echo(self, call: InferCall) -> InferReply:
         outputs = [
@@ -189,3 +204,13 @@ class FakeEngine:
     def metrics_text(self) -> bytes:
         """One metric."""
         return b"# TYPE headway_up gauge\nheadway_up 1\n"
+
+
+def _end_of(task: "asyncio.Future[InferReply]") -> InferReply | HeadwayError:
+    if task.cancelled():
+        return RequestCancelledError("cancelled")
+    error = task.exception()
+    if error is None:
+        return task.result()
+    # A real engine tells of nothing but its own errors; a test may script any, and see it answered.
+    return error  # type: ignore[return-value]

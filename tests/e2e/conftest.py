@@ -1,11 +1,11 @@
-"""What the tests of the whole server share: a folder to steer a model by, and threads for clients."""
+"""What the tests of the whole server share: a folder to steer a model by, threads for clients."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.e2e.server import Folder
+from tests.e2e.puppet import Folder
 
 
 @pytest.fixture

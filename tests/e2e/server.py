@@ -17,61 +17,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from tests.e2e.answers import Answer, Samples
 
 __all__ = [
-    "HOLD",
-    "KILL",
     "MODELS",
-    "SEGFAULT",
-    "Answer",
     "Server",
     "a_config",
     "free_port",
-    "puppet",
+    "infer_body",
+    "running",
     "serving",
-    "tags_of",
+    "wait_ready",
     "wait_until",
 ]
 
 MODELS: Final = Path(__file__).parent / "models"
-HOLD, KILL, SEGFAULT = 1.0, 2.0, 3.0
-"""What a row may order the puppet to do."""
 WAIT_S: Final = 20.0
 """How long anything may take that takes a moment: long, as it costs only when a test fails."""
 POLL_S: Final = 0.005
 READY: Final = re.compile(r"ready on http://[^:]+:(\d+)")
-
-
-class Answer(NamedTuple):
-    """A whole HTTP response, and how long it took."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    elapsed_s: float
-
-    @property
-    def json(self) -> Any:
-        """The body, decoded."""
-        return json.loads(self.body)
-
-    @property
-    def code(self) -> str:
-        """The stable code of an error."""
-        return str(self.json["code"])
-
-    @property
-    def rows(self) -> list[list[float]]:
-        """The rows of the only output of a completed request."""
-        assert self.status == 200, self.body
-        (output,) = self.json["outputs"]
-        count, columns = output["shape"]
-        data = output["data"]
-        return [data[row * columns : (row + 1) * columns] for row in range(count)]
 
 
 class Server:
@@ -137,9 +104,9 @@ class Server:
         return self.post(f"/v2/repository/models/{model}/unload", {})
 
     def state_of(self, model: str) -> str:
-        """What the repository index says of a model."""
+        """What the repository index says of a model; nothing where it has no line."""
         found = {line["name"]: line["state"] for line in self.post("/v2/repository/index").json}
-        return str(found[model])
+        return str(found.get(model, ""))
 
     # What an operator sees.
 
@@ -147,11 +114,9 @@ class Server:
         """The sum of a metric's samples with these labels, now."""
         return self.metrics().total(name, **labels)
 
-    def metrics(self) -> "Samples":
+    def metrics(self) -> Samples:
         """All samples, now."""
-        text = self.get("/metrics").body.decode()
-        families = text_string_to_metric_families(text)
-        return Samples([(s.name, s.labels, s.value) for f in families for s in f.samples])
+        return Samples.read(self.get("/metrics").body.decode())
 
     def log(self) -> str:
         """What it has said so far."""
@@ -193,7 +158,8 @@ class Server:
 
     def left(self) -> list[int]:
         """Living processes of its group, itself included."""
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._has(pid)]
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in pids if self._has(pid)]
 
     def _has(self, pid: int) -> bool:
         try:
@@ -202,45 +168,6 @@ class Server:
             return False
         state, _, group = stat[stat.rindex(")") + 2 :].split()[:3]
         return int(group) == self.process.pid and state != "Z"
-
-
-class Samples(NamedTuple):
-    """An exposition, read."""
-
-    all: Sequence[tuple[str, Mapping[str, str], float]]
-
-    def total(self, name: str, **labels: str) -> float:
-        """The sum of the samples of one name with these labels; there must be one."""
-        wanted = labels.items()
-        values = [value for n, has, value in self.all if n == name and wanted <= has.items()]
-        assert values, f"there is no series {name} {labels}"
-        return sum(values)
-
-
-class Folder:
-    """Where a puppet looks for leave to go on, and notes what it did."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True, exist_ok=True)
-
-    def open(self, tag: object = None) -> None:
-        """Let held batches go: one tag's, or all of them from now on."""
-        (self.path / ("open" if tag is None else f"open-{tag}")).touch()
-
-    def notes(self) -> list[dict[str, Any]]:
-        """What it did, in order."""
-        file = self.path / "notes"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line[-1] == "\n"]
-
-    def batches(self) -> list[list[int]]:
-        """The tags of every batch that was begun, in order."""
-        return [note["tags"] for note in self.notes() if "tags" in note]
-
-    def wait_begun(self, tag: int) -> None:
-        """Wait until a row with this tag runs."""
-        wait_until(lambda: any(tag in tags for tags in self.batches()), f"row {tag} runs")
 
 
 @contextlib.contextmanager
@@ -329,12 +256,6 @@ def a_config(
     return {"server": {"port": 0}, "models": list(models), "devices": [device], **sections}
 
 
-def puppet(folder: Folder, name: str = "puppet", **settings: object) -> dict[str, object]:
-    """A model that does as its rows say; options and settings replace what is here."""
-    options = {"folder": str(folder.path)} | settings.pop("options", {})  # type: ignore[operator]
-    return {"name": name, "path": f"{MODELS}/puppet.py:Puppet", "options": options, **settings}
-
-
 def infer_body(
     rows: Sequence[Sequence[float]], parameters: Mapping[str, object] | None = None
 ) -> bytes:
@@ -342,16 +263,6 @@ def infer_body(
     data = [value for row in rows for value in row]
     tensor = {"name": "x", "shape": [len(rows), len(rows[0])], "datatype": "FP32", "data": data}
     return json.dumps({"inputs": [tensor], "parameters": parameters or {}}).encode()
-
-
-def tags_of(answer: Answer) -> list[int]:
-    """Whose rows came back."""
-    return [int(row[0]) for row in answer.rows]
-
-
-def row(tag: float, order: float = 0.0) -> list[list[float]]:
-    """One row for the puppet, as a batch of one."""
-    return [[tag, order, tag / 2, -tag]]
 
 
 def free_port() -> int:

@@ -4,17 +4,9 @@ import http.client
 import json
 
 import pytest
-from tests.e2e.server import (
-    HOLD,
-    MODELS,
-    a_config,
-    infer_body,
-    puppet,
-    row,
-    serving,
-    tags_of,
-    wait_until,
-)
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, puppet, row
+from tests.e2e.server import MODELS, a_config, infer_body, serving, wait_until
 
 CALLERS = 64
 CALLS = 12

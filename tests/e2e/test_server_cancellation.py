@@ -2,7 +2,9 @@
 
 import time
 
-from tests.e2e.server import HOLD, a_config, puppet, row, serving, tags_of, wait_until
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, puppet, row
+from tests.e2e.server import a_config, serving, wait_until
 
 NOTICED_S = 1.5
 """The server promises some 50 ms; the rest is for machines that do other things."""

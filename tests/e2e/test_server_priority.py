@@ -1,6 +1,8 @@
 """Who goes first when slots are taken, by every way in which a client may say so."""
 
-from tests.e2e.server import HOLD, a_config, puppet, row, serving, tags_of, wait_until
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, puppet, row
+from tests.e2e.server import a_config, serving, wait_until
 
 TIERS = {
     "urgent": {"priority": 1},

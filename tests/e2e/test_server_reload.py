@@ -3,17 +3,9 @@
 import threading
 
 import pytest
-from tests.e2e.server import (
-    HOLD,
-    MODELS,
-    Folder,
-    a_config,
-    puppet,
-    row,
-    serving,
-    tags_of,
-    wait_until,
-)
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, Folder, puppet, row
+from tests.e2e.server import MODELS, a_config, serving, wait_until
 
 ADMIN = {"port": 0, "admin": {"can_override": True}}
 RELOADS = 10
@@ -35,19 +27,26 @@ class Asking:
     def __init__(self, server, clients, count=4):
         self._server = server
         self._stop = threading.Event()
+        self.seen = []
+        """Rows asked for, and the answer."""
         self._clients = [clients.submit(self._ask, client) for client in range(count)]
 
     def _ask(self, client):
-        seen = []
         while not self._stop.wait(0.03):
             rows = [row(1 + client)[0], row(100)[0], row(101)[0]]
-            seen.append((rows, self._server.infer("stamped", rows)))
-        return seen
+            self.seen.append((rows, self._server.infer("stamped", rows)))
+
+    def wait_for(self, count):
+        """Until so many more were answered."""
+        wanted = len(self.seen) + count
+        wait_until(lambda: len(self.seen) >= wanted, f"{count} more are answered")
 
     def answers(self):
         """Stop, and everything that was asked and answered."""
         self._stop.set()
-        return [pair for client in self._clients for pair in client.result()]
+        for client in self._clients:
+            client.result()
+        return self.seen
 
 
 @pytest.mark.parametrize("isolation", ["shared", "per_model"])
@@ -62,8 +61,10 @@ def test_reloads_under_load_fail_nobody(tmp_path, clients, isolation):
             loaded = server.load("stamped", settings)
             assert loaded.status == 200, loaded.body
             after[stamp] = server.infer("stamped", row(1)).rows[0][-1]
+            asking.wait_for(8)
         answers = asking.answers()
-        processes = server.worker_pids()
+        wait_until(lambda: len(server.worker_pids()) == 1, "old workers are gone")
+        wait_until(lambda: server.metric("headway_replicas") == 1, "old replicas are gone")
     assert after == {stamp: stamp for stamp in after}
     stamps = set()
     for rows, answer in answers:
@@ -73,8 +74,7 @@ def test_reloads_under_load_fail_nobody(tmp_path, clients, isolation):
         # The first version is "1", too, and stamps 0.
         assert int(answer.json["model_version"]) == max(1, stamp)
         stamps.add(stamp)
-    assert len(stamps) > RELOADS / 2
-    assert len(processes) == 1
+    assert stamps >= set(range(1, RELOADS + 1))
 
 
 def test_changed_file_is_read_anew(tmp_path, clients):
@@ -87,6 +87,7 @@ def test_changed_file_is_read_anew(tmp_path, clients):
             file.write_text(str(stamp))
             assert server.load("stamped").status == 200
             assert server.infer("stamped", row(1)).rows == [[*row(1)[0], stamp]]
+            asking.wait_for(4)
         for _, answer in asking.answers():
             assert len({one[-1] for one in answer.rows}) == 1
 

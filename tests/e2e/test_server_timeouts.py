@@ -1,6 +1,8 @@
 """Deadlines, kept by a timer and not by chance: who is told, when, and what limit it was."""
 
-from tests.e2e.server import HOLD, a_config, puppet, row, serving, tags_of, wait_until
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, puppet, row
+from tests.e2e.server import a_config, serving, wait_until
 
 PATIENT = {"standard": {"budget": "60s"}}
 LATE_S = 3.0

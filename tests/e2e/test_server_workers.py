@@ -5,30 +5,23 @@ import signal
 import time
 
 import pytest
-from tests.e2e.server import (
-    HOLD,
-    KILL,
-    SEGFAULT,
-    Folder,
-    a_config,
-    puppet,
-    row,
-    serving,
-    tags_of,
-    wait_until,
-)
+from tests.e2e.answers import tags_of
+from tests.e2e.puppet import HOLD, KILL, SEGFAULT, Folder, puppet, row
+from tests.e2e.server import a_config, serving, wait_until
 
 RESTART = {"restart_delay_min": "50ms", "restart_delay_max": "5s"}
 
 
 def test_killed_worker_loses_only_the_batches_it_held(tmp_path, folder, clients):
-    """kill -9 under load: what ran gets 503 worker_lost, what waits is served by the next worker."""
+    """Under load, what ran gets 503 worker_lost, and what waits is served by the next worker."""
     config = a_config(puppet(folder, batch={"rows_max": 2}), slots=2, limits=RESTART)
     with serving(tmp_path, config) as server:
         (victim,) = server.worker_pids()
         running = []
         for tags in ((1, 2), (3, 4)):
-            running.append(clients.submit(server.infer, "puppet", row(tags[0], HOLD) + row(tags[1])))
+            running.append(
+                clients.submit(server.infer, "puppet", row(tags[0], HOLD) + row(tags[1]))
+            )
             folder.wait_begun(tags[0])
         waiting = {tag: clients.submit(server.infer, "puppet", row(tag)) for tag in range(10, 30)}
         wait_until(lambda: server.metric("headway_queue_depth") == 20, "all wait")

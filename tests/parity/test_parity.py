@@ -316,7 +316,7 @@ def test_scenarios_are_worth_comparing():
         *(Reject, RequestArrived, RequestCancelled, TimerFired),
     )
     assert [kind.__name__ for kind in wanted if kinds[kind] < 20] == []
-    assert min(ties, members) > 500
+    assert min(ties, members) > 200
 
 
 @pytest.mark.parametrize("seed", [0, 7])

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
     # A file has no width of its own; wide lines are better than cut ones there.
     words, data = (
-        Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)
+        Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 120)
         for stderr, stream in ((True, sys.stderr), (False, sys.stdout))
     )
     screen = Screen(words, data)
@@ -99,7 +99,7 @@ def _options(args: argparse.Namespace) -> "DemoOptions":
         seed=args.seed,
         turn_ns=(args.seconds or default_seconds) * NS_PER_S,
         capacity_ns=(3 if args.quick else 6) * NS_PER_S,
-        solo_requests=9 if args.quick else 17,
+        solo_requests=21 if args.quick else 41,
         rate_factor=args.rate_factor,
         plot=Path(args.plot) if args.plot else cache / "demo" / "comparison.png",
         is_kept=args.keep,

@@ -214,8 +214,8 @@ def _missed(summary: "Summary", violations_max: float | None) -> list[str]:
     if violations_max is None:
         return []
     return [
-        f"{group.violation_ratio:.2%} of tier `{tier}` not served in time, "
-        f"{violations_max:.2%} are allowed"
+        f"{100 * group.violation_ratio:.2f} % of tier `{tier}` not served in time, "
+        f"{100 * violations_max:.2f} % are allowed"
         for tier, group in summary.tiers.items()
         if group.violation_ratio > violations_max
     ]

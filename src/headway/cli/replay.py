@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headway.cli.arguments import VerbParser, add_format
 from headway.cli.output import print_json, print_table, say
-from headway.errors import ConfigError, HeadwayError
 from headway.units import format_duration
 
 if TYPE_CHECKING:
@@ -61,19 +60,8 @@ def _replay(path: Path) -> Replay:
     from headway.app import kernel_of
     from headway.observe import read_journal, replay
 
-    try:
-        header, records = read_journal(path)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the journal `{path}`: {error.strerror}", value=str(path)
-        ) from error
-    try:
-        steps, divergence = replay(kernel_of(header), records)
-    except AssertionError as error:
-        raise HeadwayError(
-            f"the events of `{path}` cannot have happened in this order: {error}",
-            hint="the journal was changed, or was written by another version",
-        ) from error
+    header, records = read_journal(path)
+    steps, divergence = replay(kernel_of(header), records)
     return Replay(str(header.policy.get("kind")), steps, divergence)
 
 
@@ -84,7 +72,8 @@ def _plain(journal: str, result: Replay) -> dict[str, object]:
     found = None
     if divergence is not None:
         record = divergence.record
-        found = {**to_builtins(record), "replayed": to_builtins(divergence.replayed)}
+        replayed = to_builtins(divergence.replayed)
+        found = {**to_builtins(record), "replayed": replayed, "error": divergence.error}
     return {
         "journal": journal,
         "policy": result.policy,
@@ -105,6 +94,8 @@ def _explained(divergence: "Divergence") -> Iterator[str]:
     yield f"  event  {_words(record.event)}"
     yield "  then (-) and now (+)"
     then, now = _lines(record.commands), _lines(divergence.replayed)
+    if divergence.error is not None:
+        now = [f"stopped on a bug: {divergence.error}"]
     yield from (f"  {line}".rstrip() for line in ndiff(then, now) if not line.startswith("?"))
 
 

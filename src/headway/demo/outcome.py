@@ -123,17 +123,17 @@ def in_words(before: Summary, after: Summary) -> str:
     better = [t for t, (was, now) in changes.items() if was - now > _NOTICEABLE_RATIO]
     worse = [t for t, (was, now) in changes.items() if now - was > _NOTICEABLE_RATIO]
     if not better and not worse:
-        return "It made no difference that matters: this load was not too much for either policy."
+        return "It made no difference that matters: this load was not too much for either."
     gained = _listed([_change(tier, *changes[tier]) for tier in better])
     paid = _listed([_change(tier, *changes[tier]) for tier in worse])
     if not better:
-        return f"It helped no tier; more requests were let down in {paid}."
-    price = f"The price was paid in {paid}." if worse else "No tier paid for it."
-    return f"Requests that were let down fell in {gained}. {price}"
+        return f"It helped no tier, and let more requests down in {paid}."
+    price = f"the price was paid in {paid}" if worse else "no tier paid for it"
+    return f"Fewer requests were let down in {gained}; {price}."
 
 
 def _change(tier: TierName, was_ratio: float, now_ratio: float) -> str:
-    return f"{tier} from {percent(was_ratio)} to {percent(now_ratio)}"
+    return f"{tier} ({percent(now_ratio)} instead of {percent(was_ratio)})"
 
 
 def percent(ratio: float) -> str:

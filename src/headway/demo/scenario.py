@@ -32,7 +32,7 @@ __all__ = [
     "config_text",
 ]
 
-OVERLOAD_RATIO: Final = 1.25
+OVERLOAD_RATIO: Final = 1.2
 """Offered load over capacity."""
 CORES_MAX: Final = 4
 """Cores that serve. One process makes the load, and must be able to keep more than these busy."""
@@ -41,7 +41,11 @@ CALIBRATION_BUDGET_NS: Final = 30 * NS_PER_S
 
 _SLOWEST_RUNS: Final = 2
 """Runs of the slowest model for which every budget leaves room."""
+_QUEUE_BUDGET_RATIO: Final = 0.5
+_QUEUE_CORES_RATIO: Final = 0.5
 _SLOTS_PER_CORE: Final = 1
+_ROWS_MAX: Final[Mapping[str, int]] = {"silero-vad": 8}
+"""Rows of a batch, where it is not 1: on a CPU larger batches of large models gain nothing."""
 _WARMUP_SIZES: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
     "magika": {"bytes": (2048,)},
     "silero-vad": {"input": (576,), "memory": (2, 128)},
@@ -132,6 +136,19 @@ class Scenario:
         time_ns = work_ratio * self.core_count * NS_PER_S / sum(work.values())
         return {name: part * time_ns / self.solo_ns[name] for name, part in work.items()}
 
+    def queue_limit(self, tier: DemoTier) -> int | None:
+        """Requests of one model of a bursty tier that may wait; None leaves it to the server.
+
+        What waits at the end of a longer queue would be begun just in time to be finished too late:
+        work done for nobody. Counted for half of the budget, at half of the cores' time.
+        """
+        if not tier.is_bursty:
+            return None
+        names = self.models_of(tier)
+        each_ns = sum(self.solo_ns[name] for name in names)
+        usable_ns = self.budgets_ns()[tier.name] * self.core_count
+        return max(2, round(usable_ns * _QUEUE_BUDGET_RATIO * _QUEUE_CORES_RATIO / each_ns))
+
     def workload(self, work_ratio: float, *, duration_ns: int, seed: int) -> dict[str, object]:
         """The load, as workloads are written down."""
         rates_rps = self.rates_rps(work_ratio)
@@ -168,22 +185,22 @@ def _round_up(duration_ns: int) -> int:
 
 def config_text(
     models: Mapping[str, Path],
-    budgets_ns: Mapping[TierName, int],
+    scenario: Scenario | None,
     *,
     cores: Sequence[int] | None,
     port: int,
-    solo_ns: Mapping[str, int] | None = None,
 ) -> str:
     """The configuration as a file for people to read.
 
     Args:
         models: their ONNX files by name.
-        budgets_ns: of the tiers that have a model among these.
+        scenario: None before anything was measured; then every budget is wide.
         cores: those that serve; None is all.
         port: to listen on.
-        solo_ns: what each model was seen to take alone, for the comments.
     """
-    tiers = [tier for tier in TIERS if tier.name in budgets_ns]
+    tiers = [tier for tier in TIERS if any(name in models for name in tier.work)]
+    wide_ns = dict.fromkeys((tier.name for tier in tiers), CALIBRATION_BUDGET_NS)
+    budgets_ns = wide_ns if scenario is None else scenario.budgets_ns()
     lines = [
         "# Written by `headway demo`. Serve it with: headway serve <this file>",
         "",
@@ -193,7 +210,7 @@ def config_text(
         "  grace: 2s",
         "",
         "# The lower the priority, the earlier the turn. Budgets are multiples of the times which",
-        "# the models take alone on this machine. A request may also name a tier of its own.",
+        "# the models take alone on this machine. A request may also name another tier.",
         "tiers:",
         *(_tier_line(tier, budgets_ns[tier.name]) for tier in tiers),
         "",
@@ -211,7 +228,7 @@ def config_text(
     for tier in tiers:
         for name in tier.work:
             if name in models:
-                lines += _model_lines(name, models[name], tier, (solo_ns or {}).get(name))
+                lines += _model_lines(name, models[name], tier, scenario)
     return "\n".join(lines) + "\n"
 
 
@@ -222,14 +239,18 @@ def _tier_line(tier: DemoTier, budget_ns: int) -> str:
     return f"  {name:<13}{{priority: {tier.priority}, budget: {budget}{low}}}"
 
 
-def _model_lines(name: str, path: Path, tier: DemoTier, solo_ns: int | None) -> list[str]:
-    alone = "" if solo_ns is None else f"; {format_duration(solo_ns)} alone"
+def _model_lines(name: str, path: Path, tier: DemoTier, scenario: Scenario | None) -> list[str]:
+    alone = "" if scenario is None else f"; {format_duration(scenario.solo_ns[name])} alone"
+    limit = None if scenario is None else scenario.queue_limit(tier)
     sizes = ", ".join(f'"{k}": {list(v)}' for k, v in _WARMUP_SIZES[name].items())
-    rows_max = 8 if name == "silero-vad" else 1
-    return [
+    rows_max = _ROWS_MAX.get(name, 1)
+    lines = [
         f"  - name: {name}   # {find_model(name).purpose}{alone}",
         f"    path: {json.dumps(str(path))}",
         f"    tier: {tier.name}",
         f"    batch: {{rows_max: {rows_max}}}",
         f"    warmup: {{shapes: {{{sizes}}}}}",
     ]
+    if limit is not None:
+        lines.append(f"    queue: {{requests_max: {limit}}}   # what waits longer comes too late")
+    return lines

@@ -29,7 +29,7 @@ __all__ = ["Screen", "Step"]
 
 _NAME_WIDTH: Final = 14
 _BAR_WIDTH: Final = 28
-_WIDE: Final = 100
+_WIDE: Final = 116
 """Columns of a terminal that has room for words."""
 _CELLS: Final = 8
 """Characters of a bar in the last table."""
@@ -126,9 +126,6 @@ class Screen:
                 if group is not None:
                     table.add_row(_tier_cell(tier, index, group), *_cells(turn.policy, group))
             table.add_section()
-        for index, turn in enumerate(turns):
-            name = Text("all", "bold") if index == 0 else Text("")
-            table.add_row(name, *_cells(turn.policy, turn.summary.total))
         table.caption = (
             "p50 and p99 in ms, of the requests that were answered; one that was refused,\n"
             "given up or late is a violation; goodput is what was answered in time."
@@ -188,7 +185,7 @@ def _bar(ratio: float, style: str) -> ProgressBar:
 
 def _table(*columns: str) -> Table:
     """Columns by their titles; `>` before one aligns its numbers to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style=_FAINT)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style=_FAINT)
     for column in columns:
         table.add_column(
             column.removeprefix(">"),
@@ -202,7 +199,7 @@ def _tier_cell(tier: TierName, index: int, group: GroupSummary) -> Text:
     """The name above, its budget below."""
     if index == 0:
         return Text(tier, "bold")
-    return Text(f"in {format_duration(group.budget_ns)}" if group.budget_ns else "", _FAINT)
+    return Text(f"within {format_duration(group.budget_ns)}" if group.budget_ns else "", _FAINT)
 
 
 def _cells(policy: str, group: GroupSummary) -> list[RenderableType]:

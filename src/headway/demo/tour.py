@@ -25,15 +25,7 @@ from headway.demo.outcome import DemoResult, Turn, in_words
 from headway.demo.play import carry_out
 from headway.demo.remote import RemoteModels
 from headway.demo.samples import sample_makers
-from headway.demo.scenario import (
-    CALIBRATION_BUDGET_NS,
-    CORES_MAX,
-    OVERLOAD_RATIO,
-    TIERS,
-    DemoTier,
-    Scenario,
-    config_text,
-)
+from headway.demo.scenario import CORES_MAX, OVERLOAD_RATIO, Scenario, config_text
 from headway.demo.screen import Screen, Step
 from headway.demo.server import ServerProcess, free_port
 from headway.report import plot_comparison, samples_from_jsonl, summarise
@@ -47,8 +39,8 @@ _SOLO_WARM: Final = 3
 """Requests to each model before those that count."""
 _IN_FLIGHT_PER_CORE: Final = 4
 """Enough that a core which has finished finds the next request waiting."""
-_OTHERS_WORTH_A_WORD: Final = 0.15
-"""Cores kept busy by other programs beyond which the result is not this machine's own."""
+_OTHERS_RATIO_MAX: Final = 0.1
+"""Part of the cores that other programs may have kept busy without a word about it."""
 _ENDLESS_NS: Final = 3600 * NS_PER_S
 """Length of a workload that is played until time is up."""
 
@@ -109,14 +101,16 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     measured = tour.measure()
     scenario, load_ratio = measured.scenario, OVERLOAD_RATIO * options.rate_factor
     work_ratio = measured.capacity_ratio * load_ratio
-    tour.write_config(scenario.budgets_ns(), scenario.solo_ns)
+    tour.write_config(scenario)
     rates_rps = scenario.rates_rps(work_ratio)
     offered_rps = sum(rates_rps.values())
     screen.show_scenario(scenario, rates_rps)
     screen.say(
-        f"Together {offered_rps:.0f} requests a second: {load_ratio:.2f} times what this machine "
-        f"has just done. The same requests at the same instants, twice."
+        f"Together {offered_rps:.0f} requests a second, {load_ratio:.2f} times what this machine "
+        f"can do with {_cores_in_words(scenario.core_count)}. Now the same requests at the same "
+        "instants, twice: only the policy differs."
     )
+    screen.say()
     workload = scenario.workload(work_ratio, duration_ns=options.turn_ns, seed=options.seed)
     budgets_ns = scenario.budgets_ns()
     turns = [tour.play(policy, workload, budgets_ns) for policy in POLICIES_COMPARED]
@@ -144,13 +138,10 @@ def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> Non
     url = f"http://127.0.0.1:{result.port}"
     first, last = result.turns
     screen.say(in_words(first.summary, last.summary))
-    for turn in result.turns:
-        if (turn.others_cores or 0.0) > _OTHERS_WORTH_A_WORD:
-            screen.say(
-                f"Other programs kept {turn.others_cores:.1f} cores busy during `{turn.policy}`: "
-                "without them the numbers would be others.",
-                style="yellow",
-            )
+    if wrong := sum(not check.passed for check in result.checks):
+        screen.say(f"{wrong} of {len(result.checks)} answers were wrong.", style="bold red")
+    if others := _others_in_words(result):
+        screen.say(others, style="yellow")
     screen.show_places({"plot": options.plot, "configuration": options.config})
     if not options.is_kept:
         screen.show_commands(
@@ -202,13 +193,9 @@ class _Tour:
             count = len(self._graphs)
             step.result = f"{count} models, {size_bytes / 1e6:.0f} MB, in {options.cache}"
 
-    def write_config(
-        self, budgets_ns: Mapping[TierName, int], solo_ns: Mapping[str, int] | None = None
-    ) -> None:
-        """Keep the configuration where the user finds it."""
-        text = config_text(
-            self._graphs, budgets_ns, cores=self._cores, port=self.port, solo_ns=solo_ns
-        )
+    def write_config(self, scenario: Scenario | None) -> None:
+        """Keep the configuration where the user finds it; None before anything was measured."""
+        text = config_text(self._graphs, scenario, cores=self._cores, port=self.port)
         self._options.config.write_text(text, encoding="utf-8")
 
     @contextmanager
@@ -228,8 +215,7 @@ class _Tour:
 
     def measure(self) -> _Measured:
         """Check the answers and find out how fast they come, alone and together."""
-        wide_ns = {tier.name: CALIBRATION_BUDGET_NS for tier in self._tiers()}
-        self.write_config(wide_ns)
+        self.write_config(None)
         with self.serve("priority") as server:
             with RemoteModels(server.url) as remote:
                 checks = self._check(remote)
@@ -237,9 +223,6 @@ class _Tour:
             scenario = Scenario(solo_ns=solo_ns, core_count=self._core_count)
             capacity_ratio = self._measure_capacity(server.url, scenario)
         return _Measured(checks=checks, scenario=scenario, capacity_ratio=capacity_ratio)
-
-    def _tiers(self) -> list[DemoTier]:
-        return [tier for tier in TIERS if any(name in self._graphs for name in tier.work)]
 
     def _check(self, remote: RemoteModels) -> list[CheckResult]:
         assets = DemoAssets(self._options.cache)
@@ -253,23 +236,25 @@ class _Tour:
         return results
 
     def _time_alone(self, remote: RemoteModels) -> dict[str, int]:
-        """The median over different inputs, of requests that wait for nobody."""
-        makers = sample_makers(DemoAssets(self._options.cache))
-        chance = random.Random(f"{self._options.seed}/solo")
-        count = self._options.solo_requests
-        solo_ns: dict[str, int] = {}
+        """The median over different inputs, of requests that wait for nobody.
+
+        Model after model, over and over: what disturbs the machine for a second disturbs all alike.
+        """
+        options = self._options
+        makers = sample_makers(DemoAssets(options.cache))
+        chance = random.Random(f"{options.seed}/solo")
+        times_ns: dict[str, list[int]] = {name: [] for name in options.models}
+        rounds = _SOLO_WARM + options.solo_requests
         with self._screen.step("alone") as step:
-            for index, name in enumerate(self._options.models):
-                step.note, step.done = name, index / len(self._options.models)
-                times_ns = []
-                for _ in range(_SOLO_WARM + count):
+            for index in range(rounds):
+                step.done = index / rounds
+                for name in options.models:
                     inputs = makers[name](chance)
                     began_at_ns = time.monotonic_ns()
                     remote.ask(name, inputs)
-                    times_ns.append(time.monotonic_ns() - began_at_ns)
-                solo_ns[name] = round(median(times_ns[_SOLO_WARM:]))
-            step.result = f"each model timed over {count} requests, one at a time"
-        return solo_ns
+                    times_ns[name].append(time.monotonic_ns() - began_at_ns)
+            step.result = f"each model timed over {options.solo_requests} requests, one at a time"
+        return {name: round(median(times[_SOLO_WARM:])) for name, times in times_ns.items()}
 
     def _measure_capacity(self, url: str, scenario: Scenario) -> float:
         options = self._options
@@ -329,6 +314,19 @@ def _show_playing(
         step.done = elapsed_ns / turn_ns
         step.note = f"{elapsed_ns / NS_PER_S:.0f} of {format_duration(turn_ns)}"
         step.tiers = {name: news.tiers.get(name, (0, 0)) for name in budgets_ns}
+
+
+def _cores_in_words(count: int) -> str:
+    return "one core" if count == 1 else f"{count} cores"
+
+
+def _others_in_words(result: DemoResult) -> str:
+    """A caution where this machine was not ours alone; else nothing."""
+    seen = {turn.policy: turn.others_cores or 0.0 for turn in result.turns}
+    if max(seen.values()) < _OTHERS_RATIO_MAX * result.core_count:
+        return ""
+    parts = " and ".join(f"{cores:.1f} cores during {name}" for name, cores in seen.items())
+    return f"Other programs kept busy {parts}: for clean numbers close them and try again."
 
 
 def _draw(options: DemoOptions, result: DemoResult) -> None:

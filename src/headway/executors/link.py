@@ -115,6 +115,8 @@ class WorkerLink:
         """Ask the worker to unload and exit, and kill it if it does not; ``exited`` follows."""
         if not self.is_stopping:
             self.is_stopping = True
+            if isinstance(self._current, Load):
+                self._send(GiveUp())  # the stop must not queue up behind a load nobody wants
             self._send(Stop())
             self._kill_after(grace_ns, "it did not stop when asked to")
 

@@ -27,6 +27,7 @@ from headway.frontends.asgi import (
     read_body,
     respond,
 )
+from headway.frontends.direct import BINARY_TYPE, DIRECT_BYTES_MAX, DirectCall
 from headway.frontends.disconnect import DisconnectWatch
 from headway.frontends.oip_reply import encode_infer
 from headway.frontends.oip_request import (
@@ -50,9 +51,10 @@ _log: Final = logging.getLogger(__name__)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"content-encoding"
 _ACCEPT: Final = b"accept-encoding"
+_EXPECT: Final = b"expect"
 _READ_HEADERS: Final = HEADER_NAMES | {_LENGTH, _CODING, _ACCEPT}
+_DIRECT_HEADERS: Final = _READ_HEADERS | {_EXPECT}
 _REPLY_CODINGS: Final = frozenset({b"gzip", b"deflate"})
-_BINARY_TYPE: Final = (b"content-type", b"application/octet-stream")
 
 
 class InferPath(NamedTuple):
@@ -104,6 +106,27 @@ class OipRest:
             answer = answer_to(error)
         await respond(send, answer, is_head=scope["method"] == "HEAD")
 
+    def direct(self, scope: Scope) -> DirectCall | None:
+        """Take a small, plain infer request the short way; see `DirectCall`.
+
+        The body's length must be declared, and nothing be compressed either way.
+        """
+        path = infer_path(scope["path"]) if scope["method"] == "POST" else None
+        if path is None or len(scope["headers"]) > HEADERS_MAX:
+            return None
+        headers = {name: value for name, value in scope["headers"] if name in _DIRECT_HEADERS}
+        declared = headers.get(_LENGTH, b"")
+        if not declared.isdigit() or int(declared[:20]) > min(
+            DIRECT_BYTES_MAX, self._body_bytes_max
+        ):
+            return None
+        if _CODING in headers or _EXPECT in headers or headers.get(_ACCEPT) in _REPLY_CODINGS:
+            return None
+        arrived_at_ns = self._engine.now_ns()
+        return DirectCall(
+            self._engine, lambda body: self._decode(body, path, arrived_at_ns, headers)
+        )
+
     async def _infer(self, path: InferPath, scope: Scope, receive: Receive) -> Answer:
         engine = self._engine
         arrived_at_ns = engine.now_ns()
@@ -118,7 +141,7 @@ class OipRest:
         wanted = headers.get(_ACCEPT)
         if json_bytes is None and wanted not in _REPLY_CODINGS:
             return Answer(200, text)
-        answer_headers = [JSON_TYPE if json_bytes is None else _BINARY_TYPE]
+        answer_headers = [JSON_TYPE if json_bytes is None else BINARY_TYPE]
         if json_bytes is not None:
             answer_headers.append((HEADER_LENGTH, b"%d" % json_bytes))
         if wanted in _REPLY_CODINGS:

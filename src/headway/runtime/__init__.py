@@ -13,6 +13,7 @@ from headway.runtime.engine import (
     ModelState,
     ModelStatistics,
     ModelStatus,
+    OnEnd,
     StageStatistics,
 )
 from headway.runtime.models import Catalogue, ModelPlan, TierParams
@@ -33,6 +34,7 @@ __all__ = [
     "ModelStatistics",
     "ModelStatus",
     "Observer",
+    "OnEnd",
     "StageStatistics",
     "TierParams",
 ]

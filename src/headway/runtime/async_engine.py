@@ -6,6 +6,7 @@ shared memory once, in the callback that brings them; after it the slot may be u
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, assert_never
 
 from headway.core import (
@@ -59,6 +60,7 @@ from headway.runtime.engine import (
     ModelState,
     ModelStatistics,
     ModelStatus,
+    OnEnd,
 )
 from headway.runtime.models import Catalogue, Generation, Models, TierParams
 from headway.runtime.outcomes import error_of
@@ -170,21 +172,29 @@ class AsyncEngine:
 
     async def infer(self, call: InferCall) -> InferReply:
         """Run one request to its end; see `Engine.infer`."""
-        generation = self._models.serving(call.model, call.version)
-        assert generation.binding is not None, "a serving generation has a binding"
         future: asyncio.Future[InferReply] = self._loop.create_future()
-        pending = Pending(call, bind(call, generation.binding), generation, future)
-        request = self._request(pending)
-        self._pending[request.request_id] = pending
-        self._driver.post(RequestArrived(request=request))
-        if self._driver.has_crashed and not future.done():
-            self._pending.pop(request.request_id, None)
-            raise _stopped()
+        request_id = self.submit(call, partial(_resolve, future))
         try:
             return await future
         except asyncio.CancelledError:
-            self._driver.post(RequestCancelled(request_id=request.request_id))
+            self.cancel(request_id)
             raise
+
+    def submit(self, call: InferCall, on_end: OnEnd) -> RequestId:
+        """Start one request; see `Engine.submit`."""
+        generation = self._models.serving(call.model, call.version)
+        assert generation.binding is not None, "a serving generation has a binding"
+        pending = Pending(call, bind(call, generation.binding), generation, on_end)
+        request = self._request(pending)
+        self._pending[request.request_id] = pending
+        self._driver.post(RequestArrived(request=request))
+        if self._driver.has_crashed and self._pending.pop(request.request_id, None) is not None:
+            raise _stopped()
+        return request.request_id
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Take a request back; see `Engine.cancel`."""
+        self._driver.post(RequestCancelled(request_id=request_id))
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model that is served now; see `Engine.status`."""
@@ -296,9 +306,9 @@ class AsyncEngine:
         )
 
     def answer(self, command: Complete | Reject | Expire | Cancel | Fail) -> None:
-        """Resolve the caller's future."""
+        """Tell the caller."""
         pending = self._pending.pop(command.request_id, None)
-        if pending is not None and not pending.future.done():
+        if pending is not None:
             if isinstance(command, Complete):
                 pending.complete(command)
             elif isinstance(command, Cancel):
@@ -464,3 +474,13 @@ class AsyncEngine:
 
 def _stopped() -> InternalError:
     return InternalError("the scheduler has stopped", hint="see the server's log; restart it")
+
+
+def _resolve(future: "asyncio.Future[InferReply]", end: InferReply | HeadwayError) -> None:
+    """End a future, unless whoever awaited it has gone."""
+    if future.done():
+        return
+    if isinstance(end, HeadwayError):
+        future.set_exception(end)
+    else:
+        future.set_result(end)

@@ -4,12 +4,13 @@ A call goes in as tensors, a budget and an identity; a reply or an error of `hea
 out. Who goes first, where it runs and how long it takes are decided below this line.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from headway.core import ModelName, TenantId, Tensor, TierName
+from headway.core import ModelName, RequestId, TenantId, Tensor, TierName
+from headway.errors import HeadwayError
 from headway.executors import ParameterValue, TensorSpec
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ModelState",
     "ModelStatistics",
     "ModelStatus",
+    "OnEnd",
     "StageStatistics",
 ]
 
@@ -61,6 +63,10 @@ class InferReply(Struct, frozen=True, kw_only=True):
     budget_ns: int
     budget_source: str
     """What limit the request ran under: `tier`, `timeout` or `headway-budget-ms`."""
+
+
+OnEnd = Callable[[InferReply | HeadwayError], None]
+"""Is told how a request ended."""
 
 
 class ModelState(Struct, frozen=True, kw_only=True):
@@ -141,6 +147,19 @@ class Engine(Protocol):
             DeadlineExceededError: the budget ran out, waiting or running.
             ExecutorError: the back end raised, or its worker died.
         """
+
+    def submit(self, call: InferCall, on_end: OnEnd) -> RequestId:
+        """Start one request without a task of its own; ``on_end`` is called exactly once.
+
+        It may be called before this returns, gets what `infer` would return or raise, and must
+        neither block nor raise.
+
+        Raises:
+            RequestError: as `infer` does, for what is known at once; ``on_end`` is not called.
+        """
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Take a submitted request back; one that has ended is ignored."""
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model that is served now.

@@ -1,12 +1,11 @@
-"""A call on its way through the engine: its tensors, and the future that its caller awaits."""
+"""A call on its way through the engine: its tensors, and who is told how it ended."""
 
-import asyncio
 from collections.abc import Sequence
 
 from headway.core import Complete, Tensor
 from headway.errors import HeadwayError
 from headway.runtime.binding import BoundCall
-from headway.runtime.engine import InferCall, InferReply
+from headway.runtime.engine import InferCall, InferReply, OnEnd
 from headway.runtime.models import Generation
 
 __all__ = ["Pending", "wanted_by"]
@@ -15,27 +14,23 @@ __all__ = ["Pending", "wanted_by"]
 class Pending:
     """A call that has not been answered."""
 
-    __slots__ = ("bound", "budget_ns", "call", "future", "generation", "limit", "outputs", "tier")
+    __slots__ = ("_on_end", "bound", "budget_ns", "call", "generation", "limit", "outputs", "tier")
 
     def __init__(
-        self,
-        call: InferCall,
-        bound: BoundCall,
-        generation: Generation,
-        future: "asyncio.Future[InferReply]",
+        self, call: InferCall, bound: BoundCall, generation: Generation, on_end: OnEnd
     ) -> None:
         self.call = call
         self.bound = bound
         self.generation = generation
-        self.future = future
+        self._on_end = on_end
         self.outputs: list[Tensor] = []
         self.tier = generation.plan.tier
         self.budget_ns = 0
         self.limit = "tier"
 
     def complete(self, command: Complete) -> None:
-        """Answer with the outputs; the caller still waits."""
-        self.future.set_result(
+        """Answer with the outputs."""
+        self._on_end(
             InferReply(
                 model=self.call.model,
                 version=self.generation.plan.params.version,
@@ -50,9 +45,8 @@ class Pending:
         )
 
     def fail(self, error: HeadwayError) -> None:
-        """Answer with an error, if the caller still waits."""
-        if not self.future.done():
-            self.future.set_exception(error)
+        """Answer with an error."""
+        self._on_end(error)
 
     def _in_wanted_order(self) -> list[Tensor]:
         wanted = self.call.outputs

@@ -7,6 +7,7 @@ production, and never imports pytest.
 from headway.testing.builders import (
     Dialogue,
     a_device,
+    a_dispatch,
     a_kernel,
     a_model,
     a_request,
@@ -24,6 +25,7 @@ __all__ = [
     "ScriptedExecutor",
     "VirtualLoop",
     "a_device",
+    "a_dispatch",
     "a_kernel",
     "a_model",
     "a_request",

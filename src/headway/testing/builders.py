@@ -40,6 +40,7 @@ from headway.core import (
     RequestId,
     SetTimer,
     SlotClass,
+    SlotIndex,
     TenantId,
     TierName,
     TimerFired,
@@ -53,6 +54,7 @@ from headway.units import parse_bytes, parse_duration_ns
 __all__ = [
     "Dialogue",
     "a_device",
+    "a_dispatch",
     "a_kernel",
     "a_model",
     "a_request",
@@ -103,6 +105,16 @@ class ModelWords(TypedDict, total=False):
     """`batch_ns_max`."""
 
 
+class DispatchWords(TypedDict, total=False):
+    """What may be said of a batch that starts."""
+
+    replica_id: int
+    model: str
+    device: str
+    slot: int
+    slot_class: SlotClass
+
+
 class LimitWords(TypedDict, total=False):
     """What may be said of a kernel; fields of `KernelParams`."""
 
@@ -130,6 +142,22 @@ def a_request(request_id: int = 1, *, at: Span = 0, **what: Unpack[RequestWords]
         slot_class=what.get("slot_class", SlotClass.HIGH),
         arrived_at_ns=_ns(at),
         budget_ns=_ns(what.get("budget", "1s")),
+    )
+
+
+def a_dispatch(
+    batch_id: int, *request_ids: int, rows: int | None = None, **what: Unpack[DispatchWords]
+) -> Dispatch:
+    """A batch of requests of one row each, on the first slot of the first replica."""
+    return Dispatch(
+        batch_id=BatchId(batch_id),
+        replica_id=ReplicaId(what.get("replica_id", 1)),
+        model=ModelName(what.get("model", "m")),
+        device=DeviceName(what.get("device", "cpu:0")),
+        slot=SlotIndex(what.get("slot", 0)),
+        slot_class=what.get("slot_class", SlotClass.HIGH),
+        rows=len(request_ids) if rows is None else rows,
+        request_ids=tuple(RequestId(request_id) for request_id in request_ids),
     )
 
 

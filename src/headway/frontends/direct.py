@@ -1,0 +1,119 @@
+"""The short way of an infer request: no task, no ASGI messages, one write.
+
+Measured, uvicorn's task, scope and messages cost an echo of sixteen floats more than decoding,
+scheduling and encoding together (`docs/internals/adr/0006`). So a small infer request whose body
+is whole is answered from the protocol's own callbacks: decode, `Engine.submit`, and, when the
+engine calls back, encode and write. Everything else, and whatever is large, compressed or chunked, takes
+the ASGI app. Both ways share the codec, the errors and the engine, so they answer alike; a test
+sends the same requests through both.
+
+A client that leaves is noticed by its connection at once, and its request cancelled.
+"""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from headway.core import RequestId
+from headway.errors import HeadwayError
+from headway.frontends.asgi import Scope
+from headway.frontends.oip_reply import encode_infer
+from headway.frontends.oip_request import HEADER_LENGTH, DecodedInfer, ReplyForm
+from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to
+from headway.runtime import Engine, InferReply
+
+__all__ = ["DIRECT_BYTES_MAX", "DirectCall", "Offer", "response_bytes"]
+
+DIRECT_BYTES_MAX: Final = 48 << 10
+"""A longer body is read by the ASGI app, which can hold its sender back."""
+
+BINARY_TYPE: Final = (b"content-type", b"application/octet-stream")
+_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: " % JSON_TYPE
+_log: Final = logging.getLogger(__name__)
+
+Decode = Callable[[bytes], DecodedInfer]
+Deliver = Callable[[Answer], None]
+
+
+class DirectCall:
+    """One request on the short way.
+
+    Invariants: ``deliver`` is called once after `run`, unless `cancel` came first.
+    """
+
+    __slots__ = ("_decode", "_deliver", "_engine", "_form", "_request_id")
+
+    def __init__(self, engine: Engine, decode: Decode) -> None:
+        self._engine = engine
+        self._decode = decode
+        self._deliver: Deliver | None = None
+        self._form: ReplyForm | None = None
+        self._request_id: RequestId | None = None
+
+    def run(self, body: bytes, deliver: Deliver) -> None:
+        """Decode and submit; the answer may be delivered before this returns. Never raises."""
+        self._deliver = deliver
+        try:
+            decoded = self._decode(body)
+            self._form = decoded.form
+            self._request_id = self._engine.submit(decoded.call, self._on_end)
+        except Exception as error:  # noqa: BLE001 (as in OipRest: nothing may go unanswered)
+            self._fail(error)
+
+    def cancel(self) -> None:
+        """The client has gone: nothing is delivered any more."""
+        self._deliver = None
+        if self._request_id is not None:
+            self._engine.cancel(self._request_id)
+
+    def _on_end(self, end: InferReply | HeadwayError) -> None:
+        if not isinstance(end, InferReply):
+            self._fail(end)
+            return
+        try:
+            assert self._form is not None, "a call that was submitted was decoded"
+            text, json_bytes = encode_infer(end, self._form)
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._fail(error)
+            return
+        if json_bytes is None:
+            self._answer(Answer(200, text))
+        else:
+            length = (HEADER_LENGTH, b"%d" % json_bytes)
+            self._answer(Answer(200, text, [BINARY_TYPE, length]))
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, HeadwayError | HttpError):
+            _log.error("an infer request failed", exc_info=error)
+        self._answer(answer_to(error))
+
+    def _answer(self, answer: Answer) -> None:
+        deliver, self._deliver = self._deliver, None
+        if deliver is not None:
+            deliver(answer)
+
+
+Offer = Callable[[Scope], DirectCall | None]
+"""Has an app look at a request whose head has been read: a call, or None for the ASGI way."""
+
+
+def response_bytes(answer: Answer, *, is_kept_alive: bool) -> bytes:
+    """A whole HTTP/1.1 response."""
+    headers = answer.headers
+    if len(headers) == 1 and headers[0] is JSON_TYPE and answer.status == 200 and is_kept_alive:
+        return b"%b%d\r\n\r\n%b" % (_JSON_HEAD, len(answer.body), answer.body)
+    lines = [_status_line(answer.status)]
+    lines += [b"%b: %b\r\n" % pair for pair in headers]
+    if not is_kept_alive and b"connection" not in {name for name, _ in headers}:
+        lines.append(b"connection: close\r\n")
+    lines.append(b"content-length: %d\r\n\r\n" % len(answer.body))
+    return b"".join(lines) + answer.body
+
+
+def _status_line(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase.encode()
+    except ValueError:
+        phrase = b""
+    return b"HTTP/1.1 %d %b\r\n" % (status, phrase)

@@ -1,0 +1,183 @@
+"""The short way of an infer request answers as the ASGI way does."""
+
+import asyncio
+import json
+
+import pytest
+from tests.fakes import FakeEngine, a_reply
+
+from headway.core import Datatype, Tensor
+from headway.errors import DeadlineExceededError, RejectedError
+from headway.frontends import HttpServer, OipRest
+
+ECHO = "/v2/models/echo/infer"
+BODY = {"inputs": [{"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.5, 2.5]}]}
+
+
+class _AsgiOnly:
+    """The same app without its short way."""
+
+    def __init__(self, app: OipRest) -> None:
+        self._app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        await self._app(scope, receive, send)
+
+
+def _request(path: str = ECHO, body: object = BODY, headers: str = "") -> bytes:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: {len(text)}\r\n\r\n".encode()
+        + text
+    )
+
+
+async def _exchange(port: int, data: bytes, *, answers: int = 1) -> list[tuple[int, dict, bytes]]:
+    """Send bytes on one connection and read so many responses."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    found = []
+    for _ in range(answers):
+        head = await reader.readuntil(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        body = await reader.readexactly(int(headers["content-length"]))
+        found.append((int(lines[0].split()[1]), headers, body))
+    writer.close()
+    await writer.wait_closed()
+    return found
+
+
+async def _both(engine: FakeEngine, data: bytes) -> list[tuple[int, dict, bytes]]:
+    """The answers of both ways to the same bytes."""
+    found = []
+    app = OipRest(engine, version="0")
+    for each in (app, _AsgiOnly(app)):
+        server = HttpServer(each, port=0)
+        await server.start()
+        try:
+            found += await _exchange(server.port, data)
+        finally:
+            await server.stop(1.0)
+    return found
+
+
+BINARY = (
+    b'{"inputs":[{"name":"INPUT","shape":[1,2],"datatype":"FP32",'
+    b'"parameters":{"binary_data_size":8}}],"parameters":{"binary_data_output":true}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (_request(), 200),
+        (_request(body={**BODY, "id": "seven"}), 200),
+        (_request(body=b"{"), 400),
+        (_request(path="/v2/models/none/infer"), 404),
+        (_request(path="/v2/models/echo/versions/9/infer"), 404),
+        (_request(headers="headway-priority: high\r\n"), 400),
+        (_request(headers="connection: close\r\n"), 200),
+        (
+            _request(
+                body=BINARY + b"\0\0\x80?\0\0\0@",
+                headers=f"inference-header-content-length: {len(BINARY)}\r\n",
+            ),
+            200,
+        ),
+    ],
+)
+def test_both_ways_answer_alike(data: bytes, status: int) -> None:
+    """The same request gets the same status, headers and body whichever way it takes."""
+
+    async def run() -> None:
+        direct, asgi = await _both(FakeEngine(), data)
+        assert direct == asgi
+        assert direct[0] == status
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RejectedError("full", reason="model_queue_full", retry_after_ns=2_500_000_000),
+        DeadlineExceededError("late", limit="tier", stage="waiting"),
+        RuntimeError("a bug"),
+    ],
+)
+def test_both_ways_answer_errors_alike(error: Exception) -> None:
+    """What the engine raises has one status and one body, whichever way the request took."""
+
+    async def run() -> None:
+        direct, asgi = await _both(FakeEngine(outcome=error), _request())
+        assert direct == asgi
+
+    asyncio.run(run())
+
+
+def test_pipelined_requests_are_answered_in_order_on_mixed_ways() -> None:
+    """Requests sent at once, short and long way mixed, get their answers in the order sent."""
+    long_body = {
+        "inputs": [
+            {"name": "INPUT", "shape": [1, 20000], "datatype": "FP32", "data": [0.5] * 20000}
+        ]
+    }
+    data = b"".join(
+        _request(body={**(long_body if i % 3 == 1 else BODY), "id": str(i)}) for i in range(9)
+    )
+
+    async def run() -> None:
+        server = HttpServer(OipRest(FakeEngine(), version="0"), port=0)
+        await server.start()
+        try:
+            answers = await _exchange(server.port, data, answers=9)
+        finally:
+            await server.stop(1.0)
+        assert [json.loads(body)["id"] for _, _, body in answers] == [str(i) for i in range(9)]
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_cancels_its_request_at_once() -> None:
+    """On the short way the connection's end itself is the cancellation."""
+
+    async def run() -> None:
+        engine = FakeEngine(gate=asyncio.Event())
+        server = HttpServer(OipRest(engine, version="0"), port=0)
+        await server.start()
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(_request())
+            async with asyncio.timeout(10):
+                await engine.started.wait()
+                writer.close()
+                await engine.cancelled.wait()
+        finally:
+            await server.stop(1.0)
+
+    asyncio.run(run())
+
+
+def test_a_body_in_pieces_is_put_together() -> None:
+    """The short way waits for the whole body, however it arrives."""
+
+    async def run() -> None:
+        engine = FakeEngine(outcome=a_reply(Tensor("OUTPUT", Datatype.FP32, (1, 1), b"\0\0\x80?")))
+        server = HttpServer(OipRest(engine, version="0"), port=0)
+        await server.start()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            data = _request()
+            for at in range(0, len(data), 7):
+                writer.write(data[at : at + 7])
+                await writer.drain()
+                await asyncio.sleep(0)
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert len(engine.calls) == 1
+            writer.close()
+        finally:
+            await server.stop(1.0)
+
+    asyncio.run(run())

@@ -1,0 +1,367 @@
+"""Metrics from kernel steps: complete from the start, conserving, bounded, and well-formed."""
+
+import asyncio
+import math
+from collections import Counter
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.engine_rig import BULK, CPU, ECHO, NORMAL, TIERS, URGENT, Rig, a_plan, chance
+
+from headway.core import (
+    BatchFailed,
+    BatchId,
+    BucketKey,
+    DeviceParams,
+    ExpireReason,
+    Kernel,
+    KernelParams,
+    ModelLoadRequested,
+    ModelName,
+    RejectReason,
+    ReplicaState,
+    Request,
+    RequestArrived,
+    RequestId,
+    TenantId,
+    TierName,
+)
+from headway.observe import Metrics
+from headway.policy import edf, fifo
+from headway.predict import FixedPredictor
+from headway.testing import ScriptedError, run_virtual
+from headway.units import NS_PER_MS
+
+MS = NS_PER_MS
+SEEDS = range(20)
+CANCELLED = ("cancelled", "")
+ENDS = {
+    ("completed", ""),
+    CANCELLED,
+    *(("rejected", reason) for reason in RejectReason),
+    *(("expired", reason) for reason in ExpireReason),
+    *(
+        ("failed", code)
+        for code in ("executor_failed", "out_of_memory", "worker_lost", "load_failed", "other")
+    ),
+}
+
+
+def play(scenario, **setup):
+    """Run a scenario on a loaded engine with metrics, which must never be lost."""
+
+    async def main():
+        found = []
+
+        def observe(kernel, clock):
+            metrics = Metrics(kernel, clock.now_ns, TIERS)
+            metrics.know(ECHO)
+            found.append(metrics)
+            return found
+
+        rig = Rig(observe=observe, **setup)
+        await rig.load_all()
+        await scenario(rig, found[0])
+        await rig.until_ms(rig.loop.time() * 1_000 + 60_000)
+        rig.close()
+        assert found[0]._live == {}
+        assert found[0]._batches == {}
+
+    run_virtual(main())
+
+
+def idle_metrics():
+    kernel = Kernel(
+        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0, 1)),)), fifo(FixedPredictor())
+    )
+    return Metrics(kernel, lambda: 0, TIERS)
+
+
+def samples(metrics):
+    """Every sample by name and labels, as they go into the exposition."""
+    found = {}
+    for family in metrics.collect():
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, f"{key} stands there twice"
+            found[key] = sample.value
+    return found
+
+
+def value(metrics, name, **labels):
+    return samples(metrics)[name, frozenset(labels.items())]
+
+
+def series(metrics, name):
+    return {key[1]: number for key, number in samples(metrics).items() if key[0] == name}
+
+
+def total(metrics, name):
+    return sum(series(metrics, name).values())
+
+
+def test_every_series_of_a_known_model_exists_at_0():
+    """A rate over a counter needs its 0, and an alert on a missing series never fires."""
+    metrics = idle_metrics()
+    metrics.know(ECHO)
+    found = samples(metrics)
+    ours = {key: number for key, number in found.items() if key[0].startswith("headway_")}
+    assert {key[0] for key, number in ours.items() if number} == {"headway_slots"}
+    for model in (ECHO, "unknown"):
+        for tier in TIERS:
+            labels = {("model", model), ("tier", tier)}
+            for name in ("queue_depth", "queue_oldest_age_seconds", "deadline_violations_total"):
+                assert (f"headway_{name}", frozenset(labels)) in ours
+            for name in ("queue_delay", "service", "latency"):
+                assert (f"headway_{name}_seconds_count", frozenset(labels)) in ours
+            ends = {
+                (dict(key[1])["outcome"], dict(key[1])["reason"])
+                for key in ours
+                if key[0] == "headway_requests_total" and labels <= key[1]
+            }
+            assert ends == ENDS
+        states = {
+            dict(key[1])["state"]
+            for key in ours
+            if key[0] == "headway_replicas" and ("model", model) in key[1]
+        }
+        assert states == set(ReplicaState)
+    assert ("headway_worker_losses_total", frozenset()) in ours
+
+
+def test_completed_request_is_in_every_histogram():
+    """Queue delay, service and latency of the request; rows and stages of the batch."""
+
+    async def scenario(rig, metrics):
+        rig.infer()
+        await asyncio.sleep(0)
+        await rig.infer(rows=3, tier=URGENT)
+        urgent = {"model": "echo", "tier": "urgent"}
+        assert (
+            value(metrics, "headway_requests_total", outcome="completed", reason="", **urgent) == 1
+        )
+        assert value(metrics, "headway_queue_delay_seconds_sum", **urgent) == 0.01
+        assert value(metrics, "headway_service_seconds_sum", **urgent) == 0.01
+        assert value(metrics, "headway_latency_seconds_sum", **urgent) == 0.02
+        assert value(metrics, "headway_latency_seconds_bucket", le="0.01", **urgent) == 0
+        assert value(metrics, "headway_latency_seconds_bucket", le="0.025", **urgent) == 1
+        assert value(metrics, "headway_batches_total", model="echo") == 2
+        assert value(metrics, "headway_batch_rows_sum", model="echo") == 4
+        stage = {"model": "echo", "stage": "execution"}
+        assert value(metrics, "headway_stage_seconds_sum", **stage) == 0.02
+
+    play(scenario)
+
+
+def test_depth_age_and_slots_are_those_of_now():
+    """Gauges tell what waits and runs at the moment of asking, the oldest by its arrival."""
+
+    async def scenario(rig, metrics):
+        rig.infer()
+        rig.infer()
+        await rig.until_ms(4)
+        rig.infer(tier=BULK)
+        await rig.until_ms(7)
+        normal, bulk = ({"model": "echo", "tier": tier} for tier in (NORMAL, BULK))
+        assert value(metrics, "headway_queue_depth", **normal) == 1
+        assert value(metrics, "headway_queue_depth", **bulk) == 1
+        assert value(metrics, "headway_queue_oldest_age_seconds", **normal) == 0.007
+        assert value(metrics, "headway_queue_oldest_age_seconds", **bulk) == 0.003
+        assert value(metrics, "headway_slots_busy", device="cpu") == 1
+        assert value(metrics, "headway_replicas", model="echo", state="ready") == 1
+        await rig.until_ms(12)
+        assert total(metrics, "headway_queue_depth") == 0
+        assert total(metrics, "headway_queue_oldest_age_seconds") == 0
+        await rig.until_ms(30)
+        assert total(metrics, "headway_slots_busy") == 0
+
+    play(scenario)
+
+
+def test_oldest_is_by_arrival_not_by_admission():
+    """A large body begins to arrive early and is handed on late."""
+    metrics = idle_metrics()
+    metrics.know(ECHO)
+    for number, arrived_at_ns in enumerate((-3_000_000, -9_000_000)):
+        event = RequestArrived(request=a_request(number, ECHO, NORMAL, arrived_at_ns))
+        metrics(0, event, [])
+    age = value(metrics, "headway_queue_oldest_age_seconds", model="echo", tier="normal")
+    assert age == 0.009
+
+
+def test_violations_are_what_was_promised_and_not_kept():
+    """Refused, expired and failed count; a client that left does not."""
+
+    def service_ns(job):
+        if job.parameters:
+            raise ScriptedError("no", code="something new")
+        return 10 * MS
+
+    async def scenario(rig, metrics):
+        calls = [rig.infer()]
+        await asyncio.sleep(0)
+        calls += [rig.infer(budget_ns=4 * MS), rig.infer(parameters={"x": 1}), rig.infer()]
+        await rig.until_ms(2)
+        calls[0].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        labels = {"model": "echo", "tier": "normal"}
+        ends = {
+            (dict(key)["outcome"], dict(key)["reason"]): number
+            for key, number in series(metrics, "headway_requests_total").items()
+            if number
+        }
+        assert ends == {
+            ("cancelled", ""): 1,
+            ("expired", "deadline_past"): 1,
+            ("failed", "other"): 1,
+            ("rejected", "model_queue_full"): 1,
+        }
+        assert value(metrics, "headway_deadline_violations_total", **labels) == 3
+        assert value(metrics, "headway_batches_failed_total", model="echo") == 1
+
+    play(scenario, service_ns=service_ns, plans=[a_plan(queue_requests_max=2)])
+
+
+def test_cancelled_batch_is_no_failed_one():
+    """Nobody waited for it any more, so the back end did as it was told."""
+
+    async def scenario(rig, metrics):
+        call = rig.infer()
+        await asyncio.sleep(0)
+        call.cancel()
+        await rig.until_ms(1)
+        rig.executor.fail(BatchId(1), "cancelled", "cancelled before it began")
+        assert value(metrics, "headway_batches_failed_total", model="echo") == 0
+        rig.infer()
+        await rig.until_ms(2)
+        rig.executor.lose(CPU)
+        await rig.until_ms(3)
+        assert value(metrics, "headway_batches_failed_total", model="echo") == 1
+        assert total(metrics, "headway_worker_losses_total") == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arrivals_are_outcomes_and_what_waits_and_runs(seed):
+    """At every moment of a random run nothing is counted twice, and nothing is lost."""
+
+    async def scenario(rig, metrics):
+        draw = chance(seed, "metrics")
+        calls = []
+        for _ in range(60):
+            budget_ns = draw.choice((None, 5, 20, 100, 0))
+            calls.append(
+                rig.infer(
+                    rows=draw.choice((1, 2, 5)),
+                    tier=draw.choice((None, URGENT, BULK)),
+                    budget_ns=None if budget_ns is None else budget_ns * MS,
+                )
+            )
+            await asyncio.sleep(draw.choice((0, 0, 0.001, 0.005)))
+            if draw.random() < 0.1:
+                draw.choice(calls).cancel()
+                await asyncio.sleep(0)
+            if draw.random() < 0.03:
+                rig.executor.lose(CPU)
+            conserved(rig, metrics)
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        kinds = Counter(type(end).__name__ for end in ends)
+        assert conserved(rig, metrics) == rig.kernel.arrived_count
+        completed = value_of_outcome(metrics, "completed")
+        assert kinds["InferReply"] <= completed <= kinds["InferReply"] + kinds["CancelledError"]
+
+    def conserved(rig, metrics):
+        waiting = total(metrics, "headway_queue_depth")
+        running = sum(batch.live_count for batch in rig.kernel.fleet.batches.values())
+        ended = total(metrics, "headway_requests_total")
+        assert waiting == rig.kernel.waiting_count
+        assert rig.kernel.arrived_count == ended + waiting + running
+        return ended
+
+    play(scenario, policy=edf, plans=[a_plan(queue_requests_max=8, linger_ns=2 * MS)])
+
+
+def value_of_outcome(metrics, outcome):
+    found = series(metrics, "headway_requests_total")
+    return sum(number for key, number in found.items() if ("outcome", outcome) in key)
+
+
+def a_request(number, model, tier, arrived_at_ns=0):
+    return Request(
+        request_id=RequestId(number),
+        model=ModelName(model),
+        bucket=BucketKey(""),
+        priority=1,
+        tier=TierName(tier),
+        tenant=TenantId("default"),
+        arrived_at_ns=arrived_at_ns,
+        budget_ns=1,
+    )
+
+
+def test_names_that_nobody_configured_make_no_series():
+    """Requests for made-up models and tiers are counted, all under `unknown`."""
+    metrics = idle_metrics()
+    metrics.know(ECHO)
+    before = set(samples(metrics))
+    for number in range(1_000):
+        tier = NORMAL if number % 2 else f"tier-{number}"
+        model = f"model-{number}" if number % 3 else ECHO
+        request = a_request(number, model, tier)
+        event = RequestArrived(request=request)
+        metrics(0, event, idle_metrics()._kernel.handle(event, 0))
+    assert set(samples(metrics)) == before
+    found = series(metrics, "headway_requests_total")
+    known = sum(number for key, number in found.items() if ("model", "echo") in key)
+    unknown = sum(number for key, number in found.items() if ("model", "unknown") in key)
+    assert (known, unknown) == (167, 833)
+
+
+def test_model_that_is_loaded_later_gets_its_own_series():
+    """An administrator may load what was not in the configuration; within reason."""
+    metrics = idle_metrics()
+    for number in range(1_000):
+        event = ModelLoadRequested(model=a_plan(f"model-{number}").params)
+        metrics(0, event, [])
+    models = {dict(key)["model"] for key in series(metrics, "headway_batches_total")}
+    assert {"model-0", "unknown"} <= models
+    assert len(models) == 257
+
+
+def test_events_of_batches_that_nobody_knows_are_ignored():
+    """A late report of a lost batch counts for nothing."""
+    metrics = idle_metrics()
+    before = metrics.text()
+    metrics(0, BatchFailed(batch_id=BatchId(9), code="executor_failed", message=""), [])
+    assert series(metrics, "headway_batches_failed_total") == {frozenset({("model", "unknown")}): 0}
+    assert before.count(b"\n") == metrics.text().count(b"\n")
+
+
+def test_exposition_is_what_prometheus_reads():
+    """Each family has help and type, histograms rise to their count, and values are numbers."""
+
+    async def scenario(rig, metrics):
+        await asyncio.gather(*(rig.infer(rows=rows) for rows in (1, 2, 3)))
+        families = list(text_string_to_metric_families(metrics.text().decode()))
+        for family in families:
+            assert family.documentation
+            assert family.type in {"counter", "gauge", "histogram"}
+            assert all(math.isfinite(sample.value) for sample in family.samples)
+            if family.type == "histogram":
+                check_histogram(family)
+        names = [family.name for family in families]
+        assert len(names) == len(set(names))
+        assert "process_resident_memory_bytes" in names
+
+    def check_histogram(family):
+        by_labels = {}
+        for sample in family.samples:
+            labels = frozenset(pair for pair in sample.labels.items() if pair[0] != "le")
+            by_labels.setdefault((labels, sample.name), []).append(sample.value)
+        for (labels, name), values in by_labels.items():
+            if name.endswith("_bucket"):
+                assert values == sorted(values)
+                assert values[-1] == by_labels[labels, f"{family.name}_count"][0]
+
+    play(scenario)

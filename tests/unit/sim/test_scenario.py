@@ -1,0 +1,220 @@
+"""Scenarios: from plain values to a world, and what is said of mistakes."""
+
+from copy import deepcopy
+from itertools import pairwise
+
+import pytest
+
+from headway.core import DeviceName, Dispatch, ReplicasLost, SlotClass
+from headway.errors import ConfigError
+from headway.policy import edf, fifo
+from headway.predict import FixedPredictor
+from headway.sim import NICED_WEIGHTS, Tally, record_into, scenario_from_dict
+from headway.units import NS_PER_MS, NS_PER_S
+
+PLAIN = {
+    "seed": 3,
+    "devices": [{"name": "cpu:0", "slots": 4, "lanes": 2}],
+    "sharing": {"kind": "lanes", "niced": True},
+    "tiers": {
+        "live": {"priority": 0, "budget": "40ms"},
+        "bulk": {"priority": 5, "budget": "2s", "slot_class": "low"},
+    },
+    "models": [
+        {"name": "speech", "service": "9ms", "batch": {"rows_max": 1}},
+        {
+            "name": "ocr",
+            "service": {"1": "20ms", 4: "80ms"},
+            "noise_cv": 0.1,
+            "batch": {"rows_max": 4, "linger": "2ms"},
+        },
+    ],
+    "workload": {
+        "duration": "4s",
+        "streams": [
+            {
+                "model": "speech",
+                "tier": "live",
+                "arrivals": {"kind": "poisson", "rate_rps": 50},
+            },
+            {
+                "model": "ocr",
+                "tier": "bulk",
+                "budget": "500ms",
+                "arrivals": {"kind": "gamma", "rate_rps": 20, "cv": 2},
+            },
+        ],
+    },
+    "faults": [{"at": "1s", "device": "cpu:0"}],
+}
+
+
+def changed(path, value):
+    """The scenario above with one value replaced; a path of keys and indices."""
+    plain = deepcopy(PLAIN)
+    place = plain
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return plain
+
+
+def run(scenario, policy=fifo):
+    """Every step of a run."""
+    records = []
+    scenario.play(policy(FixedPredictor()), observe=record_into(records))
+    return records
+
+
+def test_scenario_is_read_as_it_was_written():
+    """Devices, models, tiers and faults have the values of the file, in nanoseconds."""
+    scenario = scenario_from_dict(PLAIN)
+    (device,) = scenario.params.devices
+    assert device.slot_lanes == (0, 1, 0, 1)
+    speech, ocr = scenario.models
+    assert (speech.params.batch_rows_max, speech.profile.service_ns(1)) == (1, 9 * NS_PER_MS)
+    assert ocr.params.linger_ns == 2 * NS_PER_MS
+    assert [ocr.profile.service_ns(rows) for rows in (1, 2, 4)] == [
+        20 * NS_PER_MS,
+        40 * NS_PER_MS,
+        80 * NS_PER_MS,
+    ]
+    assert scenario.tiers["bulk"] == (5, 2 * NS_PER_S, SlotClass.LOW)
+    assert scenario.weights == NICED_WEIGHTS
+    assert scenario.faults == ((NS_PER_S, DeviceName("cpu:0")),)
+    assert scenario.seed == 3
+
+
+def test_requests_have_what_their_tier_grants():
+    """Ids count from 1 in order of arrival; a stream may ask for less than its tier's budget."""
+    requests = list(scenario_from_dict(PLAIN).requests())
+    assert [request.request_id for request in requests] == list(range(1, len(requests) + 1))
+    assert all(a.arrived_at_ns <= b.arrived_at_ns for a, b in pairwise(requests))
+    of = {request.model: request for request in requests}
+    assert (of["speech"].priority, of["speech"].budget_ns) == (0, 40 * NS_PER_MS)
+    assert (of["ocr"].priority, of["ocr"].budget_ns) == (5, 500 * NS_PER_MS)
+    assert of["ocr"].slot_class is SlotClass.LOW
+    more = scenario_from_dict(changed(("workload", "streams", 1, "budget"), "9s"))
+    assert next(r for r in more.requests() if r.model == "ocr").budget_ns == 2 * NS_PER_S
+    assert more.budgets()["bulk"] == (2 * NS_PER_S, 2 * NS_PER_S)
+
+
+def test_same_seed_is_the_same_run():
+    """A run is a function of scenario, seed and policy."""
+    first = run(scenario_from_dict(PLAIN))
+    assert run(scenario_from_dict(PLAIN)) == first
+    assert run(scenario_from_dict(PLAIN).with_seed(4)) != first
+
+
+def test_policies_meet_the_same_arrivals():
+    """What comes does not depend on who decides."""
+    arrivals = []
+    for policy in (fifo, edf):
+        tally = Tally()
+        scenario_from_dict(PLAIN).play(policy(FixedPredictor()), observe=tally)
+        arrivals.append({name: tier.arrived for name, tier in tally})
+    assert arrivals[0] == arrivals[1]
+    assert set(arrivals[0]) == {"live", "bulk"}
+
+
+def test_fault_takes_the_replicas_and_they_come_back():
+    """A worker dies when the scenario says so, and batches start again after it."""
+    records = run(scenario_from_dict(PLAIN))
+    lost = [r for r in records if isinstance(r.event, ReplicasLost)]
+    assert [record.now_ns for record in lost] == [NS_PER_S]
+    started = [r.now_ns for r in records for c in r.commands if isinstance(c, Dispatch)]
+    assert max(started) > 2 * NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("sharing", "weights"),
+    [
+        ("solo", None),
+        ("lanes", {SlotClass.HIGH: 1.0, SlotClass.LOW: 1.0}),
+        ({"kind": "solo"}, None),
+        ({"kind": "lanes"}, {SlotClass.HIGH: 1.0, SlotClass.LOW: 1.0}),
+        (
+            {"kind": "lanes", "weights": {"low": 0.25}},
+            {SlotClass.HIGH: 1.0, SlotClass.LOW: 0.25},
+        ),
+    ],
+)
+def test_sharing_has_a_short_and_a_long_form(sharing, weights):
+    """A kind alone takes its defaults, which divide a lane evenly."""
+    assert scenario_from_dict(changed(("sharing",), sharing)).weights == weights
+
+
+def test_neighbours_slow_each_other_only_where_lanes_are_shared():
+    """Two batches at once on one lane take twice as long as alone, and alone as long as always."""
+    plain = deepcopy(PLAIN) | {"faults": []}
+    plain["devices"] = [{"name": "cpu:0", "slots": 2, "lanes": 1}]
+    services_ns = {}
+    for kind in ("solo", "lanes"):
+        tally = Tally()
+        scenario_from_dict(plain | {"sharing": kind}).play(fifo(FixedPredictor()), observe=tally)
+        services_ns[kind] = tally.tiers["live"].latency_ns(0.5)
+    assert services_ns["solo"] < services_ns["lanes"]
+
+
+def test_noise_scatters_around_the_profile():
+    """Service times have the profile's mean, and the same seed the same ones."""
+    plain = changed(("models", 1, "noise_cv"), 0.1)
+    plain |= {"sharing": "solo", "faults": []}
+    taken_ns = []
+    started = {}
+    for record in run(scenario_from_dict(plain)):
+        for command in record.commands:
+            if isinstance(command, Dispatch) and command.model == "ocr" and command.rows == 1:
+                started[command.batch_id] = record.now_ns
+        batch_id = getattr(record.event, "batch_id", None)
+        if batch_id in started:
+            taken_ns.append(record.now_ns - started.pop(batch_id))
+    assert len(set(taken_ns)) == len(taken_ns) > 10
+    assert sum(taken_ns) / len(taken_ns) == pytest.approx(20 * NS_PER_MS, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "words"),
+    [
+        (("devices", 0, "slots"), 0, "devices[0].slots", ">= 1"),
+        (("devices", 0, "lanes"), 5, "devices[0].lanes", "more lanes than the 4 slots"),
+        (("devices",), [{"name": "a", "slots": 1}] * 2, "devices[1].name", "stands twice"),
+        (("models", 1, "name"), "speech", "models[1].name", "stands twice"),
+        (("models", 0, "service"), "soon", "models[0].service", "is not a duration"),
+        (("models", 0, "service"), {"1": 9}, "models[0].service.1", "is not a duration"),
+        (("models", 0, "service"), {"one": "9ms"}, "models[0].service.one", "invalid literal"),
+        (("models", 0, "service"), {}, "models[0].service", "positive rows and times"),
+        (("models", 0, "devices"), ["gpu"], "models[0].devices[0]", "there is no device `gpu`"),
+        (("models", 0, "noise_cv"), -1, "models[0].noise_cv", ">= 0.0"),
+        (("models", 0, "batch", "linger"), True, "models[0].batch.linger", "is not a duration"),
+        (("tiers", "live", "budget"), 40, "tiers.live.budget", "is not a duration"),
+        (("tiers", "live", "prio"), 1, "tiers.live", "unknown field `prio`"),
+        (("tiers", "live", "slot_class"), "mid", "tiers.live.slot_class", "'mid'"),
+        (("sharing",), "fair", "sharing", "'fair'"),
+        (("faults", 0, "device"), "gpu", "faults[0].device", "there is no device `gpu`"),
+        (("workload", "seed"), 3, "workload.seed", "not read here"),
+        (("workload", "duration"), "soon", "workload.duration", "is not a duration"),
+        (("workload", "streams", 0, "tier"), "x", "workload.streams[0].tier", "no tier `x`"),
+        (("workload", "streams", 1, "model"), "x", "workload.streams[1].model", "no model `x`"),
+        (
+            ("sharing",),
+            {"kind": "lanes", "niced": True, "weights": {"low": 1}},
+            "sharing.weights",
+            "`niced` sets the weights",
+        ),
+    ],
+)
+def test_mistake_is_located(path, value, where, words):
+    """What is wrong is named by its path, with the value or the words that explain it."""
+    with pytest.raises(ConfigError) as caught:
+        scenario_from_dict(changed(path, value))
+    assert caught.value.path == where
+    assert words in caught.value.message
+    assert f"`{where}`" in caught.value.message
+
+
+def test_missing_part_is_named():
+    """A scenario without a machine says what it lacks."""
+    with pytest.raises(ConfigError, match="missing required field `devices`") as caught:
+        scenario_from_dict({key: value for key, value in PLAIN.items() if key != "devices"})
+    assert caught.value.path == ""
