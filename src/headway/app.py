@@ -31,7 +31,6 @@ from headway.errors import (
     ConfigError,
     HeadwayError,
     InvalidRequestError,
-    LoadError,
     ModelNotFoundError,
 )
 from headway.executors import WorkerPool
@@ -253,71 +252,71 @@ def serve(loaded: LoadedConfig, *, ready: Callable[[Server], None] | None = None
 
 async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
     server = Server.build(config)
-    stop = asyncio.Event()
-    _on_signals(stop)
+    stop = _Stop()
+    server.engine.crash.add_done_callback(lambda _: stop.asked.set())
     try:
-        await _start(server, stop)
-        if not stop.is_set():
+        if await _start(server, stop):
             _log.info("ready on %s", server.url)
             if ready is not None:
                 ready(server)
-        await _until(stop, server.engine.crash)
+            await stop.asked.wait()
     except BaseException:
         await server.stop(0)
         raise
-    has_crashed = server.engine.crash.done()
-    grace_ns = 0 if has_crashed else config.server.grace
-    if not has_crashed:
-        _log.info("stopping: admitted requests have %s", format_duration(grace_ns))
-    left = await server.stop(grace_ns)
-    if left:
-        _log.warning("%d requests were not finished in the grace time", left)
-    if has_crashed:
-        _log.critical("the scheduler has a bug", exc_info=server.engine.crash.exception())
-        return 1
-    return 0
+    return await _stop(server)
 
 
-async def _start(server: Server, stop: asyncio.Event) -> None:
-    """Start, unless told to stop meanwhile."""
-    start = asyncio.ensure_future(server.start())
-    stopped = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((start, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not start.done():
-        start.cancel()
-        await asyncio.wait((start,))
-        return
+class _Stop:
+    """The first SIGTERM or SIGINT asks for an orderly end, the second ends the process at once.
+
+    Invariants: while ``starting`` is set, asking cancels it: a start need not be waited for.
+    """
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.starting = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: int) -> None:
+        if self.asked.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.asked.set()
+        if self.starting is not None:
+            self.starting.cancel()
+
+
+async def _start(server: Server, stop: _Stop) -> bool:
+    """Start; False when told to stop meanwhile."""
     try:
-        start.result()
+        await server.start()
+    except asyncio.CancelledError:
+        if not stop.asked.is_set() or stop.starting is None or stop.starting.uncancel():
+            raise  # someone else's
     except OSError as error:
         raise HeadwayError(
             f"cannot listen on `{server.config.server.host}:{server.config.server.port}`: {error}",
             hint="choose another with --port, or stop what listens there",
         ) from error
-    except LoadError:
-        _log.error("a configured model could not be loaded; the server does not start")  # noqa: TRY400 - the error itself is printed by the command
-        raise
+    stop.starting = None
+    return not stop.asked.is_set()
 
 
-async def _until(stop: asyncio.Event, crash: "asyncio.Future[None]") -> None:
-    stopped = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((stopped, crash), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-
-
-def _on_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT asks for an orderly end, the second ends at once."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal(number: int) -> None:
-        if stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+async def _stop(server: Server) -> int:
+    """End in order; the exit code."""
+    crash = server.engine.crash
+    grace_ns = 0 if crash.done() else server.config.server.grace
+    if not crash.done():
+        _log.info("stopping: admitted requests have %s", format_duration(grace_ns))
+    left = await server.stop(grace_ns)
+    if left:
+        _log.warning("%d requests were not finished in the grace time", left)
+    if not crash.done():
+        return 0
+    _log.critical("the scheduler has a bug", exc_info=crash.exception())
+    return 1
 
 
 def _tier_params(config: Config) -> dict[TierName, TierParams]:

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.puppet import KILL, Folder, puppet
 from tests.e2e.server import a_config, serving, wait_until
 
-RUN_S = 4.0
+RUN_S = 3.0
 CLIENTS = 24
 TIERS = {"standard": {"priority": 5, "budget": "10s"}, "urgent": {"priority": 1, "budget": "5s"}}
 MODELS = ("one", "two")

@@ -10,7 +10,7 @@ from tests.e2e.puppet import HOLD, puppet, row
 from tests.e2e.server import a_config, serving, wait_until
 
 BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "overload.py"
-FLOOD_S = 4
+FLOOD_S = 3
 
 
 def test_flood_is_answered_and_memory_stays():
@@ -51,7 +51,7 @@ def test_full_queue_refuses_with_a_time_to_come_back(tmp_path, folder, clients):
         folder.open()
         assert [tags_of(one.result()) for one in (held, *waiting)] == [[1], [2], [3]]
         assert tags_of(server.infer("puppet", row(5))) == [5]
-    assert folder.batches() == [[1], [2], [3], [5]]
+    assert sorted(folder.batches()) == [[1], [2], [3], [5]]
 
 
 def test_queue_is_bounded_by_bytes_and_over_all_models(tmp_path, folder, clients):

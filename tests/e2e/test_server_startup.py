@@ -36,7 +36,6 @@ def started(tmp_path, config):
         ("absent.onnx", None, "absent.onnx"),
         ("broken.py:Model", "def nonsense(:", "SyntaxError"),
         ("hollow.py:Model", "x = 1", "no class `Model`"),
-        ("absent.py:Model", None, "absent.py"),
     ],
 )
 def test_bad_model_file(tmp_path, name, text, words):
@@ -80,7 +79,6 @@ def test_port_that_is_taken(tmp_path, folder):
     ("config", "word"),
     [
         ({"models": [{"name": "m", "path": "m.txt"}]}, "m.txt"),
-        ({"sever": {}}, "sever"),
         ({"policy": {"kind": "lottery"}}, "lottery"),
     ],
 )

@@ -47,7 +47,7 @@ def test_killed_worker_loses_only_the_batches_it_held(tmp_path, folder, clients)
 
 def test_readiness_and_index_tell_of_a_lost_worker(tmp_path, folder):
     """Until the model is back it is LOADING and the server not ready; live it is all the time."""
-    limits = {"restart_delay_min": "2s", "restart_delay_max": "2s"}
+    limits = {"restart_delay_min": "1s", "restart_delay_max": "1s"}
     with serving(tmp_path, a_config(puppet(folder), limits=limits)) as server:
         os.kill(server.worker_pids()[0], signal.SIGKILL)
         wait_until(lambda: server.get("/v2/health/ready").status == 503, "it is not ready")

@@ -8,6 +8,7 @@ which services, lingers and budgets fall too: ties of everything with everything
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -322,18 +323,14 @@ def test_scenarios_are_worth_comparing():
 @pytest.mark.parametrize("seed", [0, 7])
 def test_live_journal_replays(tmp_path, seed):
     """A fresh kernel fed a live run's journal says what the live one said, to the last step."""
-    path = a_journal(tmp_path, seed)
-    header, records = read_journal(path)
-    kernel = Kernel(header.params, priority(FixedPredictor()))
-    count, divergence = replay(kernel, records)
+    count, divergence = replayed(a_journal(tmp_path, seed), priority)
     assert divergence is None
     assert count == len(live(Scenario(seed, priority, with_trouble=True)))
 
 
 def test_replay_under_another_policy_diverges(tmp_path):
     """A kernel that decides otherwise is caught at the first step where it does."""
-    header, records = read_journal(a_journal(tmp_path, 3))
-    count, divergence = replay(Kernel(header.params, edf(FixedPredictor())), records)
+    count, divergence = replayed(a_journal(tmp_path, 3), edf)
     assert divergence is not None
     assert divergence.record.seq == count
     assert divergence.replayed != divergence.record.commands
@@ -355,8 +352,7 @@ def test_corrupted_journal_diverges(tmp_path, what):
     text = path.read_bytes()
     at = text.index(old, len(text) // 2)
     path.write_bytes(text[:at] + new + text[at + len(old) :])
-    header, records = read_journal(path)
-    count, divergence = replay(Kernel(header.params, priority(FixedPredictor())), records)
+    count, divergence = replayed(path, priority)
     assert divergence is not None
     assert divergence.record.seq == count
 
@@ -367,11 +363,17 @@ def test_journal_that_breaks_the_kernel_diverges(tmp_path):
     lines = path.read_bytes().splitlines(keepends=True)
     arrival = next(i for i, line in enumerate(lines) if b"RequestArrived" in line)
     path.write_bytes(b"".join([*lines[: arrival + 1], lines[arrival]]))
-    header, records = read_journal(path)
-    count, divergence = replay(Kernel(header.params, priority(FixedPredictor())), records)
+    count, divergence = replayed(path, priority)
     assert divergence is not None
     assert count == arrival
     assert "request ids are never used again" in (divergence.error or "")
+
+
+def replayed(path, policy):
+    """What a replay of the file says under a policy."""
+    header, records = read_journal(path)
+    with closing(records):
+        return replay(Kernel(header.params, policy(FixedPredictor())), records)
 
 
 def a_journal(folder, seed):

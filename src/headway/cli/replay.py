@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from difflib import ndiff
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,7 +62,8 @@ def _replay(path: Path) -> Replay:
     from headway.observe import read_journal, replay
 
     header, records = read_journal(path)
-    steps, divergence = replay(kernel_of(header), records)
+    with closing(records):
+        steps, divergence = replay(kernel_of(header), records)
     return Replay(str(header.policy.get("kind")), steps, divergence)
 
 

@@ -27,8 +27,6 @@ class Turn:
     policy: str
     samples: Sequence[Sample]
     summary: Summary
-    others_cores: float | None
-    """Cores that other programs kept busy during it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +50,8 @@ class DemoResult:
     """Offered over capacity."""
     checks: Sequence[CheckResult]
     turns: Sequence[Turn]
+    others_cores: Mapping[str, float | None]
+    """Cores that other programs kept busy while this machine was measured, and in each turn."""
 
     @property
     def has_passed(self) -> bool:
@@ -77,8 +77,8 @@ class DemoResult:
                 for c in self.checks
             ],
             "others_cores": {
-                turn.policy: None if turn.others_cores is None else round(turn.others_cores, 2)
-                for turn in self.turns
+                phase: None if cores is None else round(cores, 2)
+                for phase, cores in self.others_cores.items()
             },
             "rows": [
                 {"policy": turn.policy, "tier": str(tier)} | _row(group)

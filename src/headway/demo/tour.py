@@ -128,6 +128,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
         load_ratio=load_ratio,
         checks=measured.checks,
         turns=turns,
+        others_cores=tour.others_cores,
     )
     _draw(options, result)
     return result
@@ -177,6 +178,8 @@ class _Tour:
         self._core_count = min(len(usable), CORES_MAX)
         self._cores = usable[-CORES_MAX:] if len(usable) > CORES_MAX else None
         self._graphs: Mapping[str, Path] = {}
+        self.others_cores: dict[str, float | None] = {}
+        """By phase: cores that other programs kept busy."""
 
     def fetch(self) -> None:
         """Have the models on this machine."""
@@ -213,10 +216,17 @@ class _Tour:
                 step.result = f"{server.url}, policy {policy}, ready in {seconds:.1f} s"
             yield server
 
+    @contextmanager
+    def _watching_others(self, phase: str) -> Iterator[None]:
+        """All that is started inside must end inside."""
+        before = CpuReading.take()
+        yield
+        self.others_cores[phase] = others_cores(before, CpuReading.take())
+
     def measure(self) -> _Measured:
         """Check the answers and find out how fast they come, alone and together."""
         self.write_config(None)
-        with self.serve("priority") as server:
+        with self._watching_others("measuring"), self.serve("priority") as server:
             with RemoteModels(server.url) as remote:
                 checks = self._check(remote)
                 solo_ns = self._time_alone(remote)
@@ -280,8 +290,11 @@ class _Tour:
         """One policy under the load."""
         options = self._options
         path = options.folder / f"samples-{policy}.jsonl"
-        before = CpuReading.take()
-        with self.serve(policy) as server, self._screen.step(policy) as step:
+        with (
+            self._watching_others(policy),
+            self.serve(policy) as server,
+            self._screen.step(policy) as step,
+        ):
             order = PlayWorkload(
                 url=server.url,
                 cache=str(options.cache),
@@ -298,12 +311,7 @@ class _Tour:
                 f"{total.requests} requests in {format_duration(options.turn_ns)}, "
                 f"{total.violations} not answered in time"
             )
-        return Turn(
-            policy=policy,
-            samples=samples,
-            summary=summary,
-            others_cores=others_cores(before, CpuReading.take()),
-        )
+        return Turn(policy=policy, samples=samples, summary=summary)
 
 
 def _show_playing(
@@ -322,11 +330,11 @@ def _cores_in_words(count: int) -> str:
 
 def _others_in_words(result: DemoResult) -> str:
     """A caution where this machine was not ours alone; else nothing."""
-    seen = {turn.policy: turn.others_cores or 0.0 for turn in result.turns}
-    if max(seen.values()) < _OTHERS_RATIO_MAX * result.core_count:
+    seen = {phase: cores for phase, cores in result.others_cores.items() if cores is not None}
+    if max(seen.values(), default=0.0) < _OTHERS_RATIO_MAX * result.core_count:
         return ""
-    parts = " and ".join(f"{cores:.1f} cores during {name}" for name, cores in seen.items())
-    return f"Other programs kept busy {parts}: for clean numbers close them and try again."
+    parts = ", ".join(f"{cores:.1f} ({phase})" for phase, cores in seen.items())
+    return f"Other programs kept some cores busy: {parts}. Without them the numbers are cleaner."
 
 
 def _draw(options: DemoOptions, result: DemoResult) -> None:

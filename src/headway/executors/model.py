@@ -8,7 +8,16 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headway.core import BatchId, Buffer, Datatype, DeviceName, ReplicaId, SlotClass, SlotIndex, Tensor
+from headway.core import (
+    BatchId,
+    Buffer,
+    Datatype,
+    DeviceName,
+    ReplicaId,
+    SlotClass,
+    SlotIndex,
+    Tensor,
+)
 
 __all__ = [
     "BatchJob",
@@ -57,7 +66,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     path: str
     """A model file; for `python`, `file.py:Class` or `module:Class`."""
     options: dict[str, ParameterValue] = {}
-    """Passed to the back end: `intra_op_threads` for `onnx`; keyword arguments of `load` for `python`."""
+    """Passed to the back end: `intra_op_threads` for `onnx`; for `python` keyword arguments of
+    `load`."""
     inputs: tuple[TensorSpec, ...] = ()
     """Overrides what the model itself declares."""
     outputs: tuple[TensorSpec, ...] = ()
@@ -117,8 +127,7 @@ class WorkerGroup(Struct, frozen=True, kw_only=True):
 
 
 class ExecutorListener(Protocol):
-    """Who is told what happened; called on the event loop's thread, never from within a call
-    into the pool."""
+    """Who is told what happened, on the event loop's thread and never from within a pool's call."""
 
     def on_loaded(self, replica_id: ReplicaId, signature: Signature) -> None:
         """The model is in memory; warm-up runs."""
@@ -135,8 +144,11 @@ class ExecutorListener(Protocol):
     def on_finished(
         self, batch_id: BatchId, replies: Sequence[Sequence[Tensor]], stages: StageTimes
     ) -> None:
-        """A batch ran: each member's outputs, in the batch's order. The tensors' buffers view
-        shared memory and are valid only until this call returns: encode or copy them in it."""
+        """A batch ran: each member's outputs, in the batch's order.
+
+        The tensors' buffers view shared memory and are valid only until this call returns: encode
+        or copy them in it.
+        """
 
     def on_failed(self, batch_id: BatchId, code: str, message: str) -> None:
         """The back end raised, or the batch was cancelled (code `cancelled`)."""

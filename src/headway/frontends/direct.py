@@ -1,9 +1,9 @@
 """The short way of an infer request: no task, no ASGI messages, one write.
 
 Measured, uvicorn's task, scope and messages cost an echo of sixteen floats more than decoding,
-scheduling and encoding together (`docs/internals/adr/0006`). So a small infer request whose body
-is whole is answered from the protocol's own callbacks: decode, `Engine.submit`, and, when the
-engine calls back, encode and write. Everything else, and whatever is large, compressed or chunked, takes
+scheduling and encoding together (`docs/internals/adr/0006`). So a small infer request whose body is
+whole is answered from the protocol's own callbacks: decode, `Engine.submit`, and, when the engine
+calls back, encode and write. Everything else, and whatever is large, compressed or chunked, takes
 the ASGI app. Both ways share the codec, the errors and the engine, so they answer alike; a test
 sends the same requests through both.
 

@@ -4,7 +4,7 @@ Replay feeds the events back into a fresh kernel and demands the same commands, 
 failure seen live becomes a test.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -63,8 +63,8 @@ class Divergence(Struct, frozen=True, kw_only=True):
     """What the kernel raised. The last step of a server that stopped on a bug ends like this."""
 
 
-def read_journal(path: Path) -> tuple[JournalHeader, Iterator[Record]]:
-    """The header, and the steps as they are read.
+def read_journal(path: Path) -> tuple[JournalHeader, Generator[Record, None, None]]:
+    """The header, and the steps as they are read; close them when stopping early.
 
     Raises:
         ConfigError: the file cannot be read, is not a journal of this version, or a line of it is
@@ -90,7 +90,7 @@ def read_journal(path: Path) -> tuple[JournalHeader, Iterator[Record]]:
     return header, _records(path)
 
 
-def _records(path: Path) -> Iterator[Record]:
+def _records(path: Path) -> Generator[Record, None, None]:
     decoder = msgspec.json.Decoder(Record)
     with path.open("rb") as lines:
         next(lines)  # the header

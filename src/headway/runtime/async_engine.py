@@ -266,14 +266,16 @@ class AsyncEngine:
             self._idle.clear()
             await self._idle.wait()
             self._clock.cancel(timer)
-        left = list(self._pending)
-        for request_id in left:
+        left_count = 0
+        while self._pending:  # whoever is told may take others back
+            request_id = next(iter(self._pending))
             pending = self._pending.pop(request_id)
             pending.fail(UnavailableError("the server has shut down", hint="send it again"))
             # Or a slot that frees later would be given a request whose tensors are gone.
             self._driver.post(RequestCancelled(request_id=request_id))
+            left_count += 1
         self._driver.stop()
-        return len(left)
+        return left_count
 
     # Effects: what the kernel says.
 
@@ -418,7 +420,9 @@ class AsyncEngine:
             batch = running.get(batch_id)
             if batch is None or batch.replica.replica_id in lost:
                 del self._members[batch_id]
-        self._driver.post(ReplicasLost(replica_ids=replica_ids, message=message))
+        # What the worker printed last follows on further lines: for the log, not for clients.
+        first_line = message.partition("\n")[0]
+        self._driver.post(ReplicasLost(replica_ids=replica_ids, message=first_line))
         for replica_id in replica_ids:
             self._forget_if_gone(replica_id)
 

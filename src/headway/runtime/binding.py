@@ -5,7 +5,7 @@ member of a batch lists the same inputs alike.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headway.core import BucketKey, Tensor
 from headway.errors import InvalidRequestError
@@ -13,6 +13,9 @@ from headway.executors import ParameterValue, Signature, TensorSpec
 from headway.runtime.engine import InferCall
 
 __all__ = ["Binding", "BoundCall", "bind"]
+
+_BUCKETS_MAX: Final = 1024
+"""Buckets of one binding whose names are remembered; others are spelled anew each time."""
 
 
 class BoundCall(NamedTuple):
@@ -27,13 +30,24 @@ class BoundCall(NamedTuple):
 class Binding:
     """A signature, prepared for checking calls against it."""
 
-    __slots__ = ("can_batch", "input_names", "output_names", "signature")
+    __slots__ = ("_buckets", "can_batch", "input_names", "output_names", "signature")
 
     def __init__(self, signature: Signature, *, can_batch: bool) -> None:
         self.signature = signature
         self.can_batch = can_batch
         self.input_names = tuple(spec.name for spec in signature.inputs)
         self.output_names = frozenset(spec.name for spec in signature.outputs)
+        self._buckets: dict[tuple[object, ...], BucketKey] = {}
+
+    def bucket_of(self, version: str, shapes: Sequence[tuple[int, ...]]) -> BucketKey:
+        """The bucket of requests without parameters. Cost: a look-up, for shapes met before."""
+        key = (version, *shapes)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = BucketKey("|".join((version, *map(str, shapes))))
+            if len(self._buckets) < _BUCKETS_MAX:
+                self._buckets[key] = bucket
+        return bucket
 
 
 def bind(call: InferCall, binding: Binding) -> BoundCall:
@@ -47,7 +61,7 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
     row_axis = 1 if binding.can_batch else 0
     rows = 1
     payload_bytes = 0
-    keys: list[str] = [call.version]
+    shapes: list[tuple[int, ...]] = []
     for index, (tensor, spec) in enumerate(zip(inputs, binding.signature.inputs, strict=True)):
         _check(tensor, spec)
         if row_axis:
@@ -59,7 +73,7 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
                 )
             rows = tensor.shape[0]
         payload_bytes += tensor.size_bytes
-        keys.append(str(tensor.shape[row_axis:]))
+        shapes.append(tensor.shape[row_axis:])
     if rows < 1:
         raise InvalidRequestError(
             f"the request has `{rows}` rows", hint="send at least one row in the first dimension"
@@ -70,9 +84,10 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
             f"model `{call.model}` has no output `{unknown}`",
             hint=f"its outputs are {_names(binding.signature.outputs)}",
         )
+    bucket = binding.bucket_of(call.version, shapes)
     if call.parameters:
-        keys.append(_parameters_key(call.parameters))
-    return BoundCall(inputs, rows, BucketKey("|".join(keys)), payload_bytes)
+        bucket = BucketKey(f"{bucket}|{_parameters_key(call.parameters)}")
+    return BoundCall(inputs, rows, bucket, payload_bytes)
 
 
 def _in_order(call: InferCall, binding: Binding) -> tuple[Tensor, ...]:

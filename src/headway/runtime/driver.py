@@ -121,28 +121,29 @@ class Driver:
         if self.has_crashed:
             return
         now_ns = self._clock.now_ns()
+        bug: Exception | None = None
         try:
             commands = self.kernel.handle(event, now_ns)
-        except Exception as bug:  # noqa: BLE001 - whatever it is, it is our bug and the end
-            self._observe(now_ns, event, [])  # the journal must hold what a replay is to fail on
-            self._crash(event, bug)
-            return
-        self._observe(now_ns, event, commands)
-        actions = self._actions
-        try:
-            for command in commands:
-                actions[type(command)](command)
-        except Exception as bug:  # noqa: BLE001 - kernel and world no longer agree: just as bad
-            self._crash(event, bug)
-
-    def _observe(self, now_ns: int, event: Event, commands: list[Command]) -> None:
-        """Tell every observer; one that raises is dropped, it cannot break the run."""
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is our bug and the end
+            commands, bug = [], error  # observed too: a replay of the journal is to fail on it
         for observer in self._observers:
             try:
                 observer(now_ns, event, commands)
             except Exception as error:  # noqa: BLE001 - an observer may fail without harm
-                self._observers = tuple(o for o in self._observers if o is not observer)
-                self._observer_lost(error)
+                self._drop(observer, error)
+        actions = self._actions
+        try:
+            for command in commands:
+                actions[type(command)](command)
+        except Exception as error:  # noqa: BLE001 - kernel and world no longer agree: just as bad
+            bug = error
+        if bug is not None:
+            self._crash(event, bug)
+
+    def _drop(self, observer: Observer, error: Exception) -> None:
+        """An observer that raised is told nothing more; it cannot break the run."""
+        self._observers = tuple(o for o in self._observers if o is not observer)
+        self._observer_lost(error)
 
     def _actions_of(self, effects: Effects) -> dict[type[Command], Callable[[Any], None]]:
         """What to do for each kind of command; a look-up is cheaper than a chain of cases."""

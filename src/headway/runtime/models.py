@@ -81,7 +81,15 @@ class Generation:
 
 
 class _Model:
-    __slots__ = ("current", "error", "is_unloading", "loading", "versions", "waiters")
+    __slots__ = (
+        "current",
+        "error",
+        "is_unloading",
+        "loading",
+        "versions",
+        "waiters",
+        "was_unloaded",
+    )
 
     def __init__(self) -> None:
         self.current: Generation | None = None
@@ -90,6 +98,8 @@ class _Model:
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.error = ""
         self.is_unloading = False
+        self.was_unloaded = False
+        """Someone asked for it to go, and nobody for it to come back."""
 
 
 class Models:
@@ -111,6 +121,7 @@ class Models:
         model.loading.append(Generation(plan))
         model.waiters.append(future)
         model.is_unloading = False
+        model.was_unloaded = False
 
     def generation_to_load(self, command: LoadReplica) -> Generation:
         """The generation of a replica that is to be loaded, for the first time or again."""
@@ -170,6 +181,7 @@ class Models:
         model.current = None
         model.versions.clear()
         model.is_unloading = False
+        model.was_unloaded = True
         model.error = "unloaded"
         self._sweep(name)
 
@@ -286,4 +298,4 @@ class Models:
 
     def _is_gone_on_purpose(self, name: ModelName) -> bool:
         model = self._models.get(name)
-        return model is not None and model.current is None and model.error == "unloaded"
+        return model is not None and model.was_unloaded

@@ -1,5 +1,6 @@
 """A call on its way through the engine: its tensors, and who is told how it ended."""
 
+import asyncio
 from collections.abc import Sequence
 
 from headway.core import Complete, Tensor
@@ -30,7 +31,7 @@ class Pending:
 
     def complete(self, command: Complete) -> None:
         """Answer with the outputs."""
-        self._on_end(
+        self._tell(
             InferReply(
                 model=self.call.model,
                 version=self.generation.plan.params.version,
@@ -46,7 +47,15 @@ class Pending:
 
     def fail(self, error: HeadwayError) -> None:
         """Answer with an error."""
-        self._on_end(error)
+        self._tell(error)
+
+    def _tell(self, end: InferReply | HeadwayError) -> None:
+        try:
+            self._on_end(end)
+        except Exception as error:  # noqa: BLE001 - one caller's bug must not stop the scheduler
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "whoever was told how a request ended raised", "exception": error}
+            )
 
     def _in_wanted_order(self) -> list[Tensor]:
         wanted = self.call.outputs

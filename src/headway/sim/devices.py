@@ -39,7 +39,7 @@ class SoloTimes:
         """The batch's own end."""
         return (Finish(dispatch.batch_id, now_ns + self._service_ns(dispatch)),)
 
-    def end(self, batch_id: BatchId, now_ns: int) -> Sequence[Finish]:  # noqa: ARG002 - the protocol's signature
+    def end(self, batch_id: BatchId, now_ns: int) -> Sequence[Finish]:
         """Nobody is affected."""
         return ()
 

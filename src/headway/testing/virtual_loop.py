@@ -67,14 +67,14 @@ class _Jump:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
-    def select(self, timeout: float | None) -> list[object]:
-        """Let `timeout` seconds pass; no timeout means that nobody will ever be woken."""
-        if timeout is None:
+    def select(self, timeout_s: float | None) -> list[object]:
+        """Let so many seconds pass; no timeout means that nobody will ever be woken."""
+        if timeout_s is None:
             raise DeadlockError(
                 "nothing is ready and no timer is set, so nothing can happen any more; waiting: "
                 + _waiting(self._loop)
             )
-        self._loop.advance(int(timeout * NS_PER_S + 0.5))
+        self._loop.advance(int(timeout_s * NS_PER_S + 0.5))
         return []
 
 

@@ -42,7 +42,7 @@ def a_summary(speech_dropped: int, bulk_dropped: int) -> Summary:
 
 def a_result(*, passed: bool = True) -> DemoResult:
     turns = [
-        Turn(policy=policy, samples=[], summary=summary, others_cores=0.25)
+        Turn(policy=policy, samples=[], summary=summary)
         for policy, summary in (("fifo", a_summary(90, 5)), ("priority", a_summary(1, 30)))
     ]
     check = CheckResult(name="c", models=("m",), passed=passed, seen="a", expected="b")
@@ -60,6 +60,7 @@ def a_result(*, passed: bool = True) -> DemoResult:
         load_ratio=1.2,
         checks=[check],
         turns=turns,
+        others_cores={"measuring": None, "fifo": 0.25},
     )
 
 
@@ -116,7 +117,7 @@ def test_document_has_a_row_for_each_tier_and_policy() -> None:
     assert rows["fifo", "speech"]["violation_ratio"] == 0.9
     assert rows["fifo", "speech"]["expired"] == 90
     assert rows["priority", "bulk"]["goodput_rps"] == 70.0
-    assert document["others_cores"] == {"fifo": 0.25, "priority": 0.25}
+    assert document["others_cores"] == {"measuring": None, "fifo": 0.25}
     assert document["seed"] == 1
 
 

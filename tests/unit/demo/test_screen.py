@@ -45,7 +45,6 @@ def a_turn(policy: str) -> Turn:
         policy=policy,
         samples=samples,
         summary=summarise(samples, duration_ns=NS_PER_S),
-        others_cores=None,
     )
 
 

@@ -137,9 +137,8 @@ def test_completed_request_is_in_every_histogram():
         await asyncio.sleep(0)
         await rig.infer(rows=3, tier=URGENT)
         urgent = {"model": "echo", "tier": "urgent"}
-        assert (
-            value(metrics, "headway_requests_total", outcome="completed", reason="", **urgent) == 1
-        )
+        end = {"outcome": "completed", "reason": ""}
+        assert value(metrics, "headway_requests_total", **end, **urgent) == 1
         assert value(metrics, "headway_queue_delay_seconds_sum", **urgent) == 0.01
         assert value(metrics, "headway_service_seconds_sum", **urgent) == 0.01
         assert value(metrics, "headway_latency_seconds_sum", **urgent) == 0.02

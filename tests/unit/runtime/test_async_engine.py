@@ -163,6 +163,90 @@ def test_requests_of_other_shapes_or_parameters_run_apart():
     play(scenario)
 
 
+# --- submitting without a task --------------------------------------------------------------------
+
+
+def test_submitted_request_is_answered_by_one_call():
+    """A reply or an error, as `infer` would give; a refusal comes before `submit` returns."""
+
+    async def scenario(rig):
+        ends = []
+        rig.engine.submit(a_call(value=3.0), ends.append)
+        assert ends == []
+        rig.engine.submit(a_call(budget_ns=0), ends.append)
+        assert [type(end) for end in ends] == [DeadlineExceededError]
+        await rig.until_ms(20)
+        assert values_of(ends[1].outputs[0]) == [3.0]
+        assert len(ends) == 2
+
+    play(scenario)
+
+
+def test_submitted_call_that_does_not_fit_raises_at_once():
+    """Then nobody is told anything later."""
+
+    async def scenario(rig):
+        ends = []
+        with pytest.raises(InvalidRequestError):
+            rig.engine.submit(a_call(inputs=[]), ends.append)
+        await rig.until_ms(20)
+        assert ends == []
+
+    play(scenario)
+
+
+def test_submitted_request_can_be_taken_back():
+    """Its end is told; taking back what has ended does nothing."""
+
+    async def scenario(rig):
+        ends = []
+        request_id = rig.engine.submit(a_call(), ends.append)
+        rig.engine.cancel(request_id)
+        rig.engine.cancel(request_id)
+        assert [type(end) for end in ends] == [RequestCancelledError]
+
+    play(scenario)
+
+
+def test_caller_that_raises_when_told_harms_nobody_else():
+    """Its neighbour in the batch is answered, the loop reports it, and the engine goes on."""
+
+    def broken(end):
+        raise ValueError("a caller's bug")
+
+    async def scenario(rig):
+        reports, ends = [], []
+        rig.loop.set_exception_handler(lambda loop, context: reports.append(context["exception"]))
+        rig.infer()
+        await asyncio.sleep(0)
+        rig.engine.submit(a_call(), broken)
+        rig.engine.submit(a_call(value=2.0), ends.append)
+        await rig.until_ms(20)
+        assert [str(report) for report in reports] == ["a caller's bug"]
+        assert values_of(ends[0].outputs[0]) == [2.0]
+        assert not rig.engine._driver.has_crashed
+
+    play(scenario)
+
+
+def test_caller_may_take_back_others_when_told_of_the_shutdown():
+    """As a connection does that closes with its first failed request."""
+
+    async def scenario(rig):
+        ends = []
+
+        def on_end(end):
+            ends.append(end)
+            for request_id in ids:
+                rig.engine.cancel(request_id)
+
+        ids = [rig.engine.submit(a_call(), on_end) for _ in range(3)]
+        assert await rig.engine.drain(0) == 1
+        assert [type(end) for end in ends] == [UnavailableError] + [RequestCancelledError] * 2
+
+    play(scenario)
+
+
 # --- refusals and failures ------------------------------------------------------------------------
 
 
