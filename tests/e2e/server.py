@@ -86,12 +86,21 @@ class Server:
         found = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, found, body, time.monotonic() - started_at_s)
 
-    def open_infer(self, model: str, rows: Sequence[Sequence[float]]) -> socket.socket:
-        """Send a request and leave its answer unread: whoever closes the socket hangs up."""
+    def open_infer(
+        self, model: str, rows: Sequence[Sequence[float]], *, is_chunked: bool = False
+    ) -> socket.socket:
+        """Send a request and leave its answer unread: whoever closes the socket hangs up.
+
+        The server reads small whole bodies on a way of its own; chunked ones take the general one.
+        """
         body = infer_body(rows)
-        head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
+        how = f"content-length: {len(body)}"
+        if is_chunked:
+            how = "transfer-encoding: chunked"
+            body = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+        head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nhost: x\r\n{how}\r\n\r\n"
         client = socket.create_connection(("127.0.0.1", self.port), timeout=2 * WAIT_S)
-        client.sendall(f"{head}\r\n\r\n".encode() + body)
+        client.sendall(head.encode() + body)
         return client
 
     def load(self, model: str, config: Mapping[str, object] | None = None) -> Answer:

@@ -2,12 +2,14 @@
 
 import time
 
+import pytest
 from tests.e2e.answers import tags_of
 from tests.e2e.puppet import HOLD, puppet, row
 from tests.e2e.server import a_config, serving, wait_until
 
 NOTICED_S = 1.5
 """The server promises some 50 ms; the rest is for machines that do other things."""
+BOTH_WAYS = pytest.mark.parametrize("is_chunked", [False, True])
 
 
 def wait_cancelled(server, count):
@@ -19,12 +21,13 @@ def wait_cancelled(server, count):
     return wait_until(is_so, f"{count} requests are cancelled")
 
 
-def test_client_that_leaves_while_waiting_is_never_run(tmp_path, folder, clients):
+@BOTH_WAYS
+def test_client_that_leaves_while_waiting_is_never_run(tmp_path, folder, clients, is_chunked):
     """Hung up in the queue: cancelled while the slot is still held, and not executed later."""
     with serving(tmp_path, a_config(puppet(folder))) as server:
         held = clients.submit(server.infer, "puppet", row(1, HOLD))
         folder.wait_begun(1)
-        client = server.open_infer("puppet", row(2))
+        client = server.open_infer("puppet", row(2), is_chunked=is_chunked)
         wait_until(lambda: server.metric("headway_queue_depth") == 1, "it waits")
         client.close()
         assert wait_cancelled(server, 1) < NOTICED_S
@@ -36,14 +39,15 @@ def test_client_that_leaves_while_waiting_is_never_run(tmp_path, folder, clients
     assert folder.batches() == [[1], [3]]
 
 
-def test_client_that_leaves_while_running_frees_the_slot(tmp_path, folder, clients):
+@BOTH_WAYS
+def test_client_that_leaves_while_running_frees_the_slot(tmp_path, folder, clients, is_chunked):
     """Hung up in a batch: counted at once; its neighbour is served; the slot is used again."""
     with serving(tmp_path, a_config(puppet(folder))) as server:
         first = clients.submit(server.infer, "puppet", row(1, HOLD))
         folder.wait_begun(1)
         stays = clients.submit(server.infer, "puppet", row(2, HOLD))
         wait_until(lambda: server.metric("headway_queue_depth") == 1, "one waits")
-        leaves = server.open_infer("puppet", row(3))
+        leaves = server.open_infer("puppet", row(3), is_chunked=is_chunked)
         wait_until(lambda: server.metric("headway_queue_depth") == 2, "both wait")
         folder.open(1)
         folder.wait_begun(3)
@@ -64,7 +68,9 @@ def test_crowd_that_leaves_at_once(tmp_path, folder, clients):
         held = clients.submit(server.infer, "puppet", row(1, HOLD))
         folder.wait_begun(1)
         fds_before = server.fd_count()
-        crowd = [server.open_infer("puppet", row(100 + n)) for n in range(50)]
+        crowd = [
+            server.open_infer("puppet", row(100 + n), is_chunked=n % 2 == 0) for n in range(50)
+        ]
         wait_until(lambda: server.metric("headway_queue_depth") == 50, "all wait")
         for client in crowd:
             client.close()

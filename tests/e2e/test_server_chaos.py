@@ -26,7 +26,7 @@ def play(server, seed, ends_at_s, counts):
         rows = [[tag, 0, place, tag / 4] for place in range(chance.randint(1, 3))]
         model = chance.choice(MODELS)
         if chance.random() < 0.1:
-            client = server.open_infer(model, rows)
+            client = server.open_infer(model, rows, is_chunked=chance.random() < 0.5)
             time.sleep(chance.random() * 0.02)
             client.close()
             counts["hung up"] += 1

@@ -224,11 +224,26 @@ class _Tour:
         self.others_cores[phase] = others_cores(before, CpuReading.take())
 
     def measure(self) -> _Measured:
-        """Check the answers and find out how fast they come, alone and together."""
+        """Check the answers, then find out how fast they come; again if others disturbed that."""
         self.write_config(None)
+        first = self._measure_once()
+        noise_cores = self.others_cores["measuring"] or 0.0
+        if noise_cores <= _OTHERS_RATIO_MAX * self._core_count:
+            return first
+        self._screen.say(
+            f"Other programs kept {noise_cores:.1f} cores busy meanwhile: measuring once more.",
+            style="yellow",
+        )
+        second = self._measure_once(checks=first.checks)
+        if (self.others_cores["measuring"] or 0.0) <= noise_cores:
+            return second
+        self.others_cores["measuring"] = noise_cores
+        return first
+
+    def _measure_once(self, checks: Sequence[CheckResult] | None = None) -> _Measured:
         with self._watching_others("measuring"), self.serve("priority") as server:
             with RemoteModels(server.url) as remote:
-                checks = self._check(remote)
+                checks = checks or self._check(remote)
                 solo_ns = self._time_alone(remote)
             scenario = Scenario(solo_ns=solo_ns, core_count=self._core_count)
             capacity_ratio = self._measure_capacity(server.url, scenario)
