@@ -60,16 +60,18 @@ FAILURES = (
 
 
 def headway_config(port: int) -> str:
-    """The YAML that `headway serve` reads: an echo model in one worker process."""
-    model = harness.BENCHMARKS / "echo_model.py"
+    """The YAML that `headway serve` reads: an echo model in one worker process.
+
+    One slot a core, for a second one only makes smaller batches of a model that takes no time.
+    """
+    model = harness.BENCHMARKS.parent / "examples" / "echo_model.py"
     return f"""\
-http: {{host: 127.0.0.1, port: {port}}}
+server: {{host: 127.0.0.1, port: {port}}}
+devices: [{{name: "cpu:0", slots_per_core: 1}}]
 models:
   - name: echo
-    backend: python
     path: {model}:Echo
-    inputs: [{{name: x, datatype: FP32, shape: [-1, 16]}}]
-    outputs: [{{name: y, datatype: FP32, shape: [-1, 16]}}]
+    batch: {{rows_max: 64}}
 """
 
 

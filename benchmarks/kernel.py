@@ -126,7 +126,7 @@ class Driver:
             self._fill()
 
     def _fill(self) -> None:
-        while self.kernel.waiting_count < self.waiting:
+        while self.kernel.room.count < self.waiting:
             request = self._request()
             self._post("arrive", RequestArrived(request=request))
             if self.chance.random() < CANCEL_RATIO:

@@ -86,7 +86,7 @@ def speed(policy: str, sharing: str, observer: str, requests: int) -> Row:
         started, cpu_started = perf_counter(), process_time()
         world = plan.play(POLICIES[policy](FixedPredictor()), observe=observe)
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu_started
-    done = world.kernel.arrived_count
+    done = world.kernel.ledger.arrived_count
     return {
         "kind": "speed",
         "policy": policy,
@@ -130,7 +130,7 @@ def memory(policy: str, requests: int, samples: int) -> list[Row]:
 
     with Interval() as interval:
         world.run(watched())
-    note(kernel.arrived_count)
+    note(kernel.ledger.arrived_count)
     first = float(rows[0]["rss_mib"] or 0)
     for row in rows:
         row["growth_mib"] = round(float(row["rss_mib"] or 0) - first, 1)

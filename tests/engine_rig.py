@@ -204,7 +204,7 @@ def leftovers(rig: Rig) -> dict[str, object]:
     engine = rig.engine
     models = engine._models
     kept = {
-        "kernel.live": rig.kernel.live,
+        "kernel.ledger.live": rig.kernel.ledger.live,
         "kernel.batches": rig.kernel.fleet.batches,
         "engine.pending": engine._pending,
         "engine.members": engine._members,

@@ -182,6 +182,7 @@ class Server:
         pool = WorkerPool(worker_groups(config), engine)
         engine.attach(pool)
         rest = OipRest(engine, version=__version__, body_bytes_max=config.server.body_max)
+        metrics.count_answers(rest.answers)
         http = HttpServer(
             rest,
             host=config.server.host,

@@ -322,7 +322,7 @@ class KernelMachine(RuleBasedStateMachine):
     @invariant()
     def every_request_waits_runs_or_has_ended_once(self):
         """What has arrived is alive or has its one outcome."""
-        alive = set(self.talk.kernel.live)
+        alive = set(self.talk.kernel.ledger.live)
         assert not alive & set(self.talk.outcomes)
         assert alive | set(self.talk.outcomes) == set(self.requests)
 
@@ -341,12 +341,12 @@ class KernelMachine(RuleBasedStateMachine):
             for batch_id in sorted(self.batches):
                 if batch_id in self.batches:
                     self.finish_batch(batch_id)
-            if not (kernel.live or self.held - self.warm) and not len(kernel.timers):
+            if not (kernel.ledger.live or self.held - self.warm) and not len(kernel.timers):
                 break
             self.wake()
         assert set(self.talk.outcomes) == set(self.requests)
         assert (self.loads_open, self.unloads_open) == (0, set())
-        assert (len(kernel.live), len(kernel.timers), kernel.waiting_bytes) == (0, 0, 0)
+        assert (len(kernel.ledger.live), len(kernel.timers), kernel.room.payload_bytes) == (0, 0, 0)
         assert kernel.fleet.free_slots == kernel.fleet.slots
         check_invariants(kernel)
 

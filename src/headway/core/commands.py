@@ -48,7 +48,7 @@ class Complete(Struct, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Reject(Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Answer that the request is refused; it was never queued."""
+    """Answer that the request is refused: it was not queued, or gave its place there away."""
 
     request_id: RequestId
     reason: RejectReason

@@ -28,18 +28,18 @@ def _require(holds: bool, law: str) -> None:
 
 
 def _check_conservation(kernel: Kernel) -> None:
-    waiting = [e for e in kernel.live.values() if e.state is RequestState.WAITING]
-    running = [e for e in kernel.live.values() if e.state is RequestState.RUNNING]
-    _require(len(waiting) + len(running) == len(kernel.live), "a live request waits or runs")
+    waiting = [e for e in kernel.ledger.live.values() if e.state is RequestState.WAITING]
+    running = [e for e in kernel.ledger.live.values() if e.state is RequestState.RUNNING]
+    _require(len(waiting) + len(running) == len(kernel.ledger.live), "a live request waits or runs")
     _require(
-        kernel.arrived_count == len(kernel.live) + kernel.ended_count,
-        f"arrived {kernel.arrived_count} = waiting {len(waiting)} + running {len(running)}"
-        f" + ended {kernel.ended_count}",
+        kernel.ledger.arrived_count == len(kernel.ledger.live) + kernel.ledger.ended_count,
+        f"arrived {kernel.ledger.arrived_count} = waiting {len(waiting)} + running {len(running)}"
+        f" + ended {kernel.ledger.ended_count}",
     )
-    _require(kernel.waiting_count == len(waiting), "waiting_count counts the waiting")
+    _require(kernel.room.count == len(waiting), "the room counts the waiting")
     _require(
-        kernel.waiting_bytes == sum(e.request.payload_bytes for e in waiting),
-        "waiting_bytes sums the waiting payloads",
+        kernel.room.payload_bytes == sum(e.request.payload_bytes for e in waiting),
+        "the room sums the waiting payloads",
     )
     in_batches = sum(b.live_count for b in kernel.fleet.batches.values())
     _require(in_batches == len(running), "every running request is in a batch, once")
@@ -48,8 +48,8 @@ def _check_conservation(kernel: Kernel) -> None:
 
 
 def _check_limits(kernel: Kernel) -> None:
-    _require(kernel.waiting_count <= kernel.params.requests_max, "requests_max holds")
-    _require(kernel.waiting_bytes <= kernel.params.bytes_max, "bytes_max holds")
+    _require(kernel.room.count <= kernel.params.requests_max, "requests_max holds")
+    _require(kernel.room.payload_bytes <= kernel.params.bytes_max, "bytes_max holds")
     for name, queue in kernel.queues.items():
         buckets = queue.buckets.values()
         _require(queue.count == sum(b.count for b in buckets), f"`{name}` counts its buckets")
@@ -98,7 +98,7 @@ def _check_work_conserving(kernel: Kernel) -> None:
 
 
 def _check_timers(kernel: Kernel) -> None:
-    for entry in kernel.live.values():
+    for entry in kernel.ledger.live.values():
         _require(entry.expiry is not None, "every live request has its expiry timer")
     for name, queue in kernel.queues.items():
         for bucket in queue.buckets.values():

@@ -42,23 +42,22 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Batch, Fleet
+from headway.core.ledger import Ledger
 from headway.core.lifecycle import Lifecycle, members_alive
 from headway.core.names import BatchId, ModelName, RequestId
 from headway.core.params import KernelParams, ModelParams
 from headway.core.ports import LoadView, Policy, SlotOption
 from headway.core.request import (
-    TRANSITIONS,
     ExpireReason,
     RejectReason,
     Request,
     RequestState,
     RequestStep,
     SlotClass,
-    Stage,
 )
+from headway.core.room import FULL, WaitingRoom
 from headway.core.timers import TimerQueue
 from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
-from headway.errors import InvalidTransitionError
 
 __all__ = ["Kernel"]
 
@@ -79,14 +78,11 @@ class Kernel:
         self.params = params
         self.policy = policy
         self.fleet = Fleet(params.devices)
-        self.queues: dict[ModelName, ModelQueue] = {}
-        self.live: dict[RequestId, Entry] = {}
+        self.room = WaitingRoom(params)
+        self.queues = self.room.queues
         self.timers: TimerQueue[TimerItem] = TimerQueue()
+        self.ledger = Ledger(self.room, self.timers)
         self.lifecycle = Lifecycle(params, self.fleet, self.timers)
-        self.waiting_count = 0
-        self.waiting_bytes = 0
-        self.arrived_count = 0
-        self.ended_count = 0
         self.is_draining = False
         self.now_ns = 0
         self.armed_at_ns: int | None = None
@@ -123,23 +119,43 @@ class Kernel:
         return LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots)
 
     def _arrive(self, request: Request, out: list[Command]) -> None:
-        assert request.request_id not in self.live, "request ids are never used again"
-        self.arrived_count += 1
+        self.ledger.arrive(request)
         queue = self.queues.get(request.model)
-        retry_after_ns = 0
         reason = self._refusal(request, queue)
-        if reason is None:
-            assert queue is not None, "a request without a queue was refused above"
+        victims: list[Entry] = []
+        if queue is not None and reason in FULL and self.policy.displaces:
+            victims = self.room.victims(request, queue)
+        if queue is not None and (reason is None or victims):
             refusal = self.policy.admission.refuse(request, self.load_view(queue), self.now_ns)
             if refusal is None:
+                for victim in victims:
+                    self._displace(victim, out)
                 self._admit(request, queue, out)
                 return
-            reason, retry_after_ns = RejectReason.PREDICTED_LATE, refusal.retry_after_ns
-        elif queue is not None:
-            retry_after_ns = self._retry_after_ns(queue)
-        self.ended_count += 1
+            self._reject(request, RejectReason.PREDICTED_LATE, refusal.retry_after_ns, out)
+            return
+        assert reason is not None, "a request without a queue has a reason"
+        self._reject(request, reason, 0 if queue is None else self._retry_after_ns(queue), out)
+
+    def _reject(
+        self, request: Request, reason: RejectReason, retry_after_ns: int, out: list[Command]
+    ) -> None:
+        self.ledger.refuse()
         out.append(
             Reject(request_id=request.request_id, reason=reason, retry_after_ns=retry_after_ns)
+        )
+
+    def _displace(self, entry: Entry, out: list[Command]) -> None:
+        """Refuse a waiting request after all, for the sake of a more important one."""
+        request = entry.request
+        retry_after_ns = self._retry_after_ns(self.queues[request.model])
+        self.ledger.end(entry, RequestStep.DISPLACE)
+        out.append(
+            Reject(
+                request_id=request.request_id,
+                reason=RejectReason.DISPLACED,
+                retry_after_ns=retry_after_ns,
+            )
         )
 
     def _refusal(self, request: Request, queue: ModelQueue | None) -> RejectReason | None:
@@ -150,16 +166,9 @@ class Kernel:
             return RejectReason.MODEL_NOT_FOUND
         if request.deadline_at_ns <= self.now_ns:
             return RejectReason.DEADLINE_PAST
-        reason = queue.refusal(request)
-        if reason is not None:
-            return reason
-        if self.waiting_count >= self.params.requests_max:
-            return RejectReason.SERVER_QUEUE_FULL
-        if self.waiting_bytes + request.payload_bytes > self.params.bytes_max:
-            return RejectReason.SERVER_BYTES_FULL
         if not self.lifecycle.has_hope(request.model):
             return RejectReason.MODEL_UNAVAILABLE
-        return None
+        return self.room.refusal(request, queue)
 
     def _retry_after_ns(self, queue: ModelQueue) -> int:
         """Predicted time until what waits now is done, within the configured range."""
@@ -170,13 +179,7 @@ class Kernel:
         return max(self.params.retry_after_ns_min, min(self.params.retry_after_ns_max, wait_ns))
 
     def _admit(self, request: Request, queue: ModelQueue, out: list[Command]) -> None:
-        entry = Entry(request, (*self.policy.ordering.key(request), self.arrived_count))
-        self._step(entry, RequestStep.ADMIT)
-        self.live[request.request_id] = entry
-        self.waiting_count += 1
-        self.waiting_bytes += request.payload_bytes
-        entry.expiry = self.timers.push(request.deadline_at_ns, entry)
-        bucket = queue.push(entry)
+        bucket = self.ledger.admit(request, self.policy.ordering.key(request), queue)
         if not bucket.is_due:
             self._consider(bucket, queue)
         if bucket.is_due and self.fleet.free_slots:
@@ -229,32 +232,36 @@ class Kernel:
         return True
 
     def _take(self, bucket: Bucket, queue: ModelQueue, out: list[Command]) -> list[Entry]:
-        """Pop the batch's members in order of service; those who cannot make it are expired."""
+        """Pop the batch's members in order of service; those who cannot make it are expired.
+
+        The batch ends before a member that would make it too slow for itself or for another.
+        """
         rows_max = self.policy.batching.rows_max(bucket, queue.params)
+        floor_ns = self.policy.predictor.floor_ns
         taken: list[Entry] = []
         rows = 0
+        tightest_ns = 0
         while (entry := bucket.head()) is not None:
             request = entry.request
             left_ns = request.deadline_at_ns - self.now_ns
             if left_ns <= 0:
                 self._expire(entry, ExpireReason.DEADLINE_PAST, out)
                 continue
-            floor_ns = self.policy.predictor.floor_ns(request.model, request.rows)
-            if left_ns <= floor_ns:
-                if taken or queue.barren_count < _BARREN_MAX:
-                    self._expire(entry, ExpireReason.HOPELESS, out)
-                    continue
-                queue.barren_count = 0
-            if taken and rows + request.rows > rows_max:
+            if left_ns <= floor_ns(request.model, request.rows) and (
+                taken or queue.barren_count < _BARREN_MAX
+            ):
+                self._expire(entry, ExpireReason.HOPELESS, out)
+                continue
+            grown = rows + request.rows
+            tightest_ns = min(tightest_ns, left_ns) if taken else left_ns
+            if taken and (grown > rows_max or tightest_ns <= floor_ns(request.model, grown)):
                 break
-            self._step(entry, RequestStep.DISPATCH)
-            self._leave_queue(entry, queue)
+            self.ledger.dispatch(entry)
             taken.append(entry)
-            rows += request.rows
+            rows = grown
             if rows >= rows_max:
                 break
-        if not taken:
-            queue.barren_count += 1
+        queue.barren_count = 0 if taken else queue.barren_count + 1
         return taken
 
     def _start(
@@ -292,7 +299,7 @@ class Kernel:
         service_ns = self.now_ns - batch.started_at_ns
         for entry in batch.members:
             if entry.batch is batch:
-                self._end(entry, RequestStep.COMPLETE)
+                self.ledger.end(entry, RequestStep.COMPLETE)
                 out.append(
                     Complete(
                         request_id=entry.request.request_id,
@@ -314,7 +321,7 @@ class Kernel:
             self._free(batch, out)
 
     def _fail(self, entry: Entry, code: str, message: str, out: list[Command]) -> None:
-        stage = self._end(entry, RequestStep.FAIL)
+        stage = self.ledger.end(entry, RequestStep.FAIL)
         out.append(
             Fail(request_id=entry.request.request_id, stage=stage, code=code, message=message)
         )
@@ -325,21 +332,21 @@ class Kernel:
             self.timers.cancel(batch.hang)
         self.fleet.finish(batch)
         self.lifecycle.settle(self.queues, out)
-        if self.waiting_count:
+        if self.room.count:
             self._dispatch(out)
 
     def _cancel(self, request_id: RequestId, out: list[Command]) -> None:
-        entry = self.live.get(request_id)
+        entry = self.ledger.live.get(request_id)
         if entry is None:
             return
         batch = entry.batch
-        stage = self._end(entry, RequestStep.CANCEL)
+        stage = self.ledger.end(entry, RequestStep.CANCEL)
         out.append(Cancel(request_id=request_id, stage=stage))
         self._after_early_end(batch, out)
 
     def _expire(self, entry: Entry, reason: ExpireReason, out: list[Command]) -> None:
         """End it; the caller settles what that leaves behind."""
-        stage = self._end(entry, RequestStep.EXPIRE)
+        stage = self.ledger.end(entry, RequestStep.EXPIRE)
         out.append(Expire(request_id=entry.request.request_id, stage=stage, reason=reason))
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
@@ -368,7 +375,7 @@ class Kernel:
                 )
             else:
                 self.lifecycle.restart(item, out)
-        if self.waiting_count and self.fleet.free_slots:
+        if self.room.count and self.fleet.free_slots:
             self._dispatch(out)
 
     def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
@@ -398,7 +405,7 @@ class Kernel:
                 assert_never(event)
         self._fail_stranded(out)
         self.lifecycle.settle(self.queues, out)
-        if self.waiting_count:
+        if self.room.count:
             self._dispatch(out)
 
     def _adopt(self, params: ModelParams | None) -> None:
@@ -451,42 +458,6 @@ class Kernel:
             self.fleet.finish(batch)
         for model in hopeless:
             self._abandon_model(model, event.message, out)
-
-    def _leave_queue(self, entry: Entry, queue: ModelQueue) -> None:
-        bucket = entry.bucket
-        queue.leave(entry)
-        self.waiting_count -= 1
-        self.waiting_bytes -= entry.request.payload_bytes
-        if bucket is not None and bucket.count == 0 and bucket.linger is not None:
-            self.timers.cancel(bucket.linger)
-            bucket.linger = None
-
-    def _end(self, entry: Entry, step: RequestStep) -> Stage:
-        """Take a request to one of its ends, from wherever it is, and say where that was."""
-        was_running = entry.state is _RUNNING
-        self._step(entry, step)
-        del self.live[entry.request.request_id]
-        self.ended_count += 1
-        if entry.expiry is not None:
-            self.timers.cancel(entry.expiry)
-            entry.expiry = None
-        if not was_running:
-            self._leave_queue(entry, self.queues[entry.request.model])
-            return Stage.WAITING
-        batch = entry.batch
-        assert batch is not None, "a running request has a batch"
-        entry.batch = None
-        batch.live_count -= 1
-        return Stage.RUNNING
-
-    def _step(self, entry: Entry, step: RequestStep) -> None:
-        after = TRANSITIONS.get((entry.state, step))
-        if after is None:
-            raise InvalidTransitionError(
-                f"request {entry.request.request_id} cannot {step} while {entry.state}",
-                story=entry.story(),
-            )
-        entry.state = after
 
     def _rearm(self, out: list[Command]) -> None:
         """Ask for a wake-up only when the earliest instant moved forward."""

@@ -124,3 +124,6 @@ class Policy:
     predictor: Predictor
     class_slots: bool = True
     """Tell a slot the class of its batch; False runs every batch as high."""
+    displaces: bool = True
+    """Where a queue is full, a more important arrival takes the place of the newest of the least
+    important that wait; False refuses it."""

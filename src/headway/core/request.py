@@ -39,7 +39,7 @@ class Stage(StrEnum):
 
 
 class RejectReason(StrEnum):
-    """Why a request was refused at the door."""
+    """Why a request was refused: at the door, or, displaced, while it waited."""
 
     MODEL_NOT_FOUND = "model_not_found"
     MODEL_UNAVAILABLE = "model_unavailable"
@@ -51,6 +51,8 @@ class RejectReason(StrEnum):
     SERVER_QUEUE_FULL = "server_queue_full"
     SERVER_BYTES_FULL = "server_bytes_full"
     PREDICTED_LATE = "predicted_late"
+    DISPLACED = "displaced"
+    """It waited in a full queue, and gave its place to a more important arrival."""
 
 
 class ExpireReason(StrEnum):
@@ -79,6 +81,7 @@ class RequestStep(StrEnum):
 
     ADMIT = "admit"
     REJECT = "reject"
+    DISPLACE = "displace"
     DISPATCH = "dispatch"
     COMPLETE = "complete"
     EXPIRE = "expire"
@@ -93,6 +96,7 @@ TRANSITIONS: Final[dict[tuple[RequestState, RequestStep], RequestState]] = {
     (_S.ARRIVING, _E.ADMIT): _S.WAITING,
     (_S.ARRIVING, _E.REJECT): _S.REJECTED,
     (_S.WAITING, _E.DISPATCH): _S.RUNNING,
+    (_S.WAITING, _E.DISPLACE): _S.REJECTED,
     (_S.WAITING, _E.EXPIRE): _S.EXPIRED,
     (_S.WAITING, _E.CANCEL): _S.CANCELLED,
     (_S.WAITING, _E.FAIL): _S.FAILED,

@@ -5,13 +5,21 @@ surfaces, so leaving is O(1) and nothing is searched for.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Union
 
 from headway.core.names import BucketKey, ReplicaId
 from headway.core.params import ModelParams
-from headway.core.request import RejectReason, Request, RequestState
+from headway.core.request import (
+    TRANSITIONS,
+    RejectReason,
+    Request,
+    RequestState,
+    RequestStep,
+)
 from headway.core.timers import Timer
+from headway.errors import InvalidTransitionError
 
 if TYPE_CHECKING:
     from headway.core.fleet import Batch
@@ -36,6 +44,20 @@ class Entry:
         self.bucket: Bucket | None = None
         self.batch: Batch | None = None
         self.expiry: Timer[TimerItem] | None = None
+
+    def step(self, step: RequestStep) -> None:
+        """Move along the table.
+
+        Raises:
+            InvalidTransitionError: the table has no such entry; nothing was changed.
+        """
+        after = TRANSITIONS.get((self.state, step))
+        if after is None:
+            raise InvalidTransitionError(
+                f"request {self.request.request_id} cannot {step} while {self.state}",
+                story=self.story(),
+            )
+        self.state = after
 
     def story(self) -> tuple[object, ...]:
         """What is known of how it got here, for the report of a bug."""
@@ -151,6 +173,28 @@ class Bucket:
         self._by_age = deque(e for e in self._by_age if e.state is _WAITING)
 
 
+class _Class:
+    """Waiting entries of one priority, newest last; those that left stay until they surface."""
+
+    __slots__ = ("count", "stack")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stack: list[Entry] = []
+
+    def push(self, entry: Entry) -> None:
+        self.stack.append(entry)
+        self.count += 1
+
+    def leave(self) -> None:
+        self.count -= 1
+        if len(self.stack) > 2 * self.count + _SPARE_COUNT:
+            self.stack = [entry for entry in self.stack if entry.state is _WAITING]
+
+    def newest_first(self) -> Iterator[Entry]:
+        return (entry for entry in reversed(self.stack) if entry.state is _WAITING)
+
+
 class ModelQueue:
     """All that waits for one model.
 
@@ -160,6 +204,7 @@ class ModelQueue:
 
     __slots__ = (
         "_bucket_seq",
+        "_classes",
         "_due",
         "barren_count",
         "buckets",
@@ -178,6 +223,7 @@ class ModelQueue:
         self.barren_count = 0
         """Times that a slot was free for a bucket of hopeless requests only, since a probe."""
         self._due: list[tuple[tuple[int, ...], Bucket]] = []
+        self._classes: dict[int, _Class] = {}
         self._bucket_seq = 0
 
     def refusal(self, request: Request) -> RejectReason | None:
@@ -200,6 +246,10 @@ class ModelQueue:
             bucket = Bucket(request.bucket, request.version, self, self._bucket_seq)
             self.buckets[request.bucket] = bucket
         bucket.push(entry)
+        of_class = self._classes.get(request.priority)
+        if of_class is None:
+            of_class = self._classes[request.priority] = _Class()
+        of_class.push(entry)
         self.count += 1
         self.rows += request.rows
         self.payload_bytes += request.payload_bytes
@@ -217,6 +267,15 @@ class ModelQueue:
         self.payload_bytes -= entry.request.payload_bytes
         if bucket.count == 0:
             del self.buckets[bucket.key]
+        of_class = self._classes[entry.request.priority]
+        of_class.leave()
+        if of_class.count == 0:
+            del self._classes[entry.request.priority]
+
+    def less_important_than(self, priority: int) -> Iterator[Entry]:
+        """Waiting entries of classes below one: the lowest class first, in it the newest."""
+        for below in sorted((p for p in self._classes if p > priority), reverse=True):
+            yield from self._classes[below].newest_first()
 
     def mark_due(self, bucket: Bucket) -> None:
         """A free slot may take the bucket's head from now on."""

@@ -28,6 +28,8 @@ __all__ = ["DIRECT_BYTES_MAX", "DirectCall", "Offer", "response_bytes"]
 DIRECT_BYTES_MAX: Final = 48 << 10
 """A longer body is read by the ASGI app, which can hold its sender back."""
 
+GONE: Final = 499
+"""Counted, never sent: the client has left."""
 BINARY_TYPE: Final = (b"content-type", b"application/octet-stream")
 _JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: " % JSON_TYPE
 _log: Final = logging.getLogger(__name__)
@@ -42,10 +44,11 @@ class DirectCall:
     Invariants: ``deliver`` is called once after `run`, unless `cancel` came first.
     """
 
-    __slots__ = ("_decode", "_deliver", "_engine", "_form", "_request_id")
+    __slots__ = ("_count", "_decode", "_deliver", "_engine", "_form", "_request_id")
 
-    def __init__(self, engine: Engine, decode: Decode) -> None:
+    def __init__(self, engine: Engine, decode: Decode, count: Callable[[int], None]) -> None:
         self._engine = engine
+        self._count = count
         self._decode = decode
         self._deliver: Deliver | None = None
         self._form: ReplyForm | None = None
@@ -90,8 +93,11 @@ class DirectCall:
 
     def _answer(self, answer: Answer) -> None:
         deliver, self._deliver = self._deliver, None
-        if deliver is not None:
-            deliver(answer)
+        if deliver is None:
+            self._count(GONE)
+            return
+        self._count(answer.status)
+        deliver(answer)
 
 
 Offer = Callable[[Scope], DirectCall | None]

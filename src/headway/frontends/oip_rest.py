@@ -27,7 +27,7 @@ from headway.frontends.asgi import (
     read_body,
     respond,
 )
-from headway.frontends.direct import BINARY_TYPE, DIRECT_BYTES_MAX, DirectCall
+from headway.frontends.direct import BINARY_TYPE, DIRECT_BYTES_MAX, GONE, DirectCall
 from headway.frontends.disconnect import DisconnectWatch
 from headway.frontends.oip_reply import encode_infer
 from headway.frontends.oip_request import (
@@ -51,6 +51,7 @@ _log: Final = logging.getLogger(__name__)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"content-encoding"
 _ACCEPT: Final = b"accept-encoding"
+_STATUSES: Final = (200, 400, 404, 405, 413, 429, 499, 500, 501, 503, 504)
 _EXPECT: Final = b"expect"
 _READ_HEADERS: Final = HEADER_NAMES | {_LENGTH, _CODING, _ACCEPT}
 _DIRECT_HEADERS: Final = _READ_HEADERS | {_EXPECT}
@@ -86,6 +87,8 @@ class OipRest:
         self._body_bytes_max = body_bytes_max
         self._watch = watch or DisconnectWatch()
         self._routes = OipRoutes(engine, version)
+        self.answers: dict[int, int] = dict.fromkeys(_STATUSES, 0)
+        """Answers so far by status, 499 for clients that left before theirs."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -98,12 +101,14 @@ class OipRest:
                 answer = await self._other(scope, receive)
         except RequestCancelledError as error:
             _log.debug("499: %s", error)
+            self._count(GONE)
             return
         except (HeadwayError, HttpError) as error:
             answer = answer_to(error)
         except Exception as error:  # noqa: BLE001 (a bug in one request must not go unanswered)
             _log.error("a request to `%s` failed", scope["path"], exc_info=error)
             answer = answer_to(error)
+        self._count(answer.status)
         await respond(send, answer, is_head=scope["method"] == "HEAD")
 
     def direct(self, scope: Scope) -> DirectCall | None:
@@ -124,8 +129,13 @@ class OipRest:
             return None
         arrived_at_ns = self._engine.now_ns()
         return DirectCall(
-            self._engine, lambda body: self._decode(body, path, arrived_at_ns, headers)
+            self._engine,
+            lambda body: self._decode(body, path, arrived_at_ns, headers),
+            self._count,
         )
+
+    def _count(self, status: int) -> None:
+        self.answers[status] = self.answers.get(status, 0) + 1
 
     async def _infer(self, path: InferPath, scope: Scope, receive: Receive) -> Answer:
         engine = self._engine

@@ -144,6 +144,7 @@ class Metrics(Collector):
         self._live: dict[RequestId, tuple[Request, _Series]] = {}
         self._batches: dict[BatchId, Dispatch] = {}
         self._losses = 0
+        self._answers: Mapping[int, int] = {}
         # Looked up by type, which is cheaper than asking for one type after another.
         self._on_event: dict[type[Event], Callable[[Any], None]] = {
             RequestArrived: self._arrived,
@@ -172,6 +173,13 @@ class Metrics(Collector):
         self._models.setdefault(model, _ModelSeries())
         for tier in self._tiers:
             self._series.setdefault((model, tier), _Series())
+
+    def count_answers(self, answers: Mapping[int, int]) -> None:
+        """Export a frontend's live table of answers by status.
+
+        It has what no kernel step shows: requests that could not be decoded, or named no model.
+        """
+        self._answers = answers
 
     def text(self) -> bytes:
         """The exposition, in Prometheus' text format 0.0.4."""
@@ -264,6 +272,14 @@ class Metrics(Collector):
         yield from self._histograms()
         yield from self._batch_families()
         yield from self._fleet()
+        answers = CounterMetricFamily(
+            "headway_http_answers",
+            "HTTP answers by status, of all paths; 499 for clients that left before theirs.",
+            labels=("status",),
+        )
+        for status, count in sorted(self._answers.items()):
+            answers.add_metric((str(status),), count)
+        yield answers
 
     def _queues(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily(

@@ -29,4 +29,5 @@ def edf(predictor: Predictor) -> Policy:
         batching=Linger(predictor),
         placement=EmptiestLane(),
         predictor=predictor,
+        displaces=False,
     )

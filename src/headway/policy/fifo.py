@@ -26,4 +26,5 @@ def fifo(predictor: Predictor) -> Policy:
         placement=EmptiestLane(),
         predictor=predictor,
         class_slots=False,
+        displaces=False,
     )

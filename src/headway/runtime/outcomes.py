@@ -27,6 +27,7 @@ _FULL: Final[dict[RejectReason, str]] = {
     _R.MODEL_BYTES_FULL: "the model's queue holds as many bytes as it may",
     _R.SERVER_QUEUE_FULL: "the server holds as many waiting requests as it may",
     _R.SERVER_BYTES_FULL: "the server holds as many waiting bytes as it may",
+    _R.DISPLACED: "the queue is full, and a more important request took this one's place",
     _R.PREDICTED_LATE: "the request is predicted to miss its deadline",
 }
 

@@ -128,6 +128,7 @@ class LimitWords(TypedDict, total=False):
 
 def a_request(request_id: int = 1, *, at: Span = 0, **what: Unpack[RequestWords]) -> Request:
     """A request of one row to model `m` with a budget of a second, arriving at an instant."""
+    _refuse_unknown(what, RequestWords)
     version = what.get("version", "")
     return Request(
         request_id=RequestId(request_id),
@@ -149,6 +150,7 @@ def a_dispatch(
     batch_id: int, *request_ids: int, rows: int | None = None, **what: Unpack[DispatchWords]
 ) -> Dispatch:
     """A batch of requests of one row each, on the first slot of the first replica."""
+    _refuse_unknown(what, DispatchWords)
     return Dispatch(
         batch_id=BatchId(batch_id),
         replica_id=ReplicaId(what.get("replica_id", 1)),
@@ -168,6 +170,7 @@ def a_device(name: str = "cpu:0", *, lanes: Sequence[int] = (0,)) -> DeviceParam
 
 def a_model(name: str = "m", **what: Unpack[ModelWords]) -> ModelParams:
     """A model on `cpu:0` that takes one row at a time and does not linger."""
+    _refuse_unknown(what, ModelWords)
     return ModelParams(
         name=ModelName(name),
         version=what.get("version", "1"),
@@ -276,7 +279,7 @@ class Dialogue:
             InvariantError: a request is left that nothing will ever end.
         """
         for _ in range(_STEPS_MAX):
-            if not self.kernel.live:
+            if not self.kernel.ledger.live:
                 return
             batch_id = min(self.kernel.fleet.batches, default=None)
             if batch_id is not None:
@@ -285,7 +288,7 @@ class Dialogue:
                 self.wakes(at=max(self.now_ns, self.kernel.armed_at_ns))
             else:
                 break
-        raise InvariantError(f"requests {sorted(self.kernel.live)} will never be answered")
+        raise InvariantError(f"requests {sorted(self.kernel.ledger.live)} will never be answered")
 
 
 def without_timers(commands: Sequence[Command]) -> list[Command]:
@@ -300,6 +303,17 @@ def dispatched(commands: Sequence[Command]) -> list[tuple[RequestId, ...]]:
 
 def _ns(span: Span) -> int:
     return span if isinstance(span, int) else parse_duration_ns(span)
+
+
+def _refuse_unknown(said: Mapping[str, object], words: type) -> None:
+    """A word that nobody reads would make a test say one thing and check another.
+
+    Raises:
+        TypeError: naming the word.
+    """
+    unknown = sorted(said.keys() - words.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"`{unknown[0]}` is none of {', '.join(words.__annotations__)}")
 
 
 def _bytes(size: Size) -> int:

@@ -63,7 +63,7 @@ def test_queue_is_bounded_by_count_per_model():
     talk.arrives(2)
     assert talk.arrives(3) == [a_reject(3, RejectReason.MODEL_QUEUE_FULL)]
     talk.arrives(4, model="n")
-    assert talk.kernel.waiting_count == 2
+    assert talk.kernel.room.count == 2
 
 
 def test_queue_is_bounded_by_bytes_per_model():
@@ -108,7 +108,7 @@ def test_retry_time_is_the_predicted_wait():
     talk = a_kernel(slots=2, models=[model], predictor=predictor)
     for request_id in range(1, 9):
         talk.arrives(request_id)
-    assert talk.kernel.waiting_count == 6
+    assert talk.kernel.room.count == 6
     assert talk.arrives(9) == [a_reject(9, RejectReason.MODEL_QUEUE_FULL, 75 * MS)]
 
 
@@ -163,7 +163,7 @@ def test_request_id_used_again_raises_and_changes_nothing():
     talk.arrives(1)
     with pytest.raises(AssertionError, match="never used again"):
         talk.kernel.handle(RequestArrived(request=a_request(1)), 0)
-    assert (talk.kernel.arrived_count, len(talk.kernel.live)) == (1, 1)
+    assert (talk.kernel.ledger.arrived_count, len(talk.kernel.ledger.live)) == (1, 1)
 
 
 def test_time_that_goes_back_raises_and_changes_nothing():
@@ -172,4 +172,4 @@ def test_time_that_goes_back_raises_and_changes_nothing():
     talk.arrives(1, at="10ms")
     with pytest.raises(AssertionError, match="time went back"):
         talk.kernel.handle(RequestArrived(request=a_request(2)), 9 * MS)
-    assert (talk.kernel.now_ns, talk.kernel.arrived_count) == (10 * MS, 1)
+    assert (talk.kernel.now_ns, talk.kernel.ledger.arrived_count) == (10 * MS, 1)

@@ -33,7 +33,7 @@ def test_waiting_request_expires_by_timer_while_a_long_batch_runs():
     commands = talk.arrives(2, at="1ms", budget="200ms")
     assert commands == [SetTimer(at_ns=201 * MS)]
     assert without_timers(talk.wakes()) == [an_expiry(2)]
-    assert (talk.now_ns, list(talk.kernel.live)) == (201 * MS, [1])
+    assert (talk.now_ns, list(talk.kernel.ledger.live)) == (201 * MS, [1])
 
 
 def test_running_request_expires_and_its_batch_is_cancelled():

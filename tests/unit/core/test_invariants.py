@@ -17,23 +17,23 @@ def a_busy_kernel():
 
 
 def forget_a_request(kernel):
-    kernel.live.popitem()
+    kernel.ledger.live.popitem()
 
 
 def count_too_many_waiting(kernel):
-    kernel.waiting_count += 1
+    kernel.room.count += 1
 
 
 def count_too_many_bytes(kernel):
-    kernel.waiting_bytes += 1
+    kernel.room.payload_bytes += 1
 
 
 def count_too_many_arrived(kernel):
-    kernel.arrived_count += 1
+    kernel.ledger.arrived_count += 1
 
 
 def put_a_live_request_at_its_end(kernel):
-    kernel.live[4].state = "completed"
+    kernel.ledger.live[4].state = "completed"
 
 
 def lose_a_member(kernel):
@@ -77,7 +77,7 @@ def unload_under_a_batch(kernel):
 
 
 def forget_an_expiry(kernel):
-    kernel.live[4].expiry = None
+    kernel.ledger.live[4].expiry = None
 
 
 def forget_when_it_is_due(kernel):
@@ -94,8 +94,8 @@ def wake_too_late(kernel):
 
 BREAKS = [
     (forget_a_request, "arrived 5 = waiting"),
-    (count_too_many_waiting, "waiting_count"),
-    (count_too_many_bytes, "waiting_bytes"),
+    (count_too_many_waiting, "counts the waiting"),
+    (count_too_many_bytes, "sums the waiting"),
     (count_too_many_arrived, "arrived 6"),
     (put_a_live_request_at_its_end, "waits or runs"),
     (lose_a_member, "batch rows"),
@@ -136,7 +136,7 @@ def test_idle_slot_beside_due_work_is_found():
     talk.arrives(2)
     batch = talk.kernel.fleet.batches[1]
     talk.kernel.fleet.finish(batch)
-    del talk.kernel.live[1]
-    talk.kernel.ended_count += 1
+    del talk.kernel.ledger.live[1]
+    talk.kernel.ledger.ended_count += 1
     with pytest.raises(InvariantError, match="beside a free slot"):
         check_invariants(talk.kernel)

@@ -20,6 +20,7 @@ REQUEST_TABLE = {
     (R.ARRIVING, S.ADMIT): R.WAITING,
     (R.ARRIVING, S.REJECT): R.REJECTED,
     (R.WAITING, S.DISPATCH): R.RUNNING,
+    (R.WAITING, S.DISPLACE): R.REJECTED,
     (R.WAITING, S.EXPIRE): R.EXPIRED,
     (R.WAITING, S.CANCEL): R.CANCELLED,
     (R.WAITING, S.FAIL): R.FAILED,
@@ -54,7 +55,7 @@ def an_entry(state):
     talk = a_kernel()
     talk.arrives(1)
     talk.arrives(2)
-    entry = talk.kernel.live[2]
+    entry = talk.kernel.ledger.live[2]
     entry.state = state
     return talk.kernel, entry
 
@@ -82,17 +83,17 @@ def test_ends_have_no_way_out():
 @pytest.mark.parametrize(("pair", "after"), REQUEST_TABLE.items(), ids=str)
 def test_request_moves_along_its_table(pair, after):
     """Each entry of the request's table leads to the state it names."""
-    kernel, entry = an_entry(pair[0])
-    kernel._step(entry, pair[1])
+    _, entry = an_entry(pair[0])
+    entry.step(pair[1])
     assert entry.state is after
 
 
 @pytest.mark.parametrize("pair", REQUEST_REST, ids=str)
 def test_request_off_its_table_raises_and_changes_nothing(pair):
     """Any other pair is our bug: it is told with the request's story, and the request stays."""
-    kernel, entry = an_entry(pair[0])
+    _, entry = an_entry(pair[0])
     with pytest.raises(InvalidTransitionError, match=f"request 2 cannot {pair[1]}") as caught:
-        kernel._step(entry, pair[1])
+        entry.step(pair[1])
     assert entry.state is pair[0]
     assert caught.value.story == (entry.request, pair[0])
 
@@ -119,7 +120,7 @@ def test_story_of_a_running_request_names_its_batch():
     """Whoever reads the report can find the batch in the journal."""
     talk = a_kernel()
     talk.arrives(1)
-    entry = talk.kernel.live[1]
+    entry = talk.kernel.ledger.live[1]
     with pytest.raises(InternalError) as caught:
-        talk.kernel._step(entry, S.ADMIT)
+        entry.step(S.ADMIT)
     assert caught.value.story == (entry.request, R.RUNNING, "in batch 1")

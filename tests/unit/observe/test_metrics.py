@@ -266,7 +266,7 @@ def test_arrivals_are_outcomes_and_what_waits_and_runs(seed):
             conserved(rig, metrics)
         ends = await asyncio.gather(*calls, return_exceptions=True)
         kinds = Counter(type(end).__name__ for end in ends)
-        assert conserved(rig, metrics) == rig.kernel.arrived_count
+        assert conserved(rig, metrics) == rig.kernel.ledger.arrived_count
         completed = value_of_outcome(metrics, "completed")
         assert kinds["InferReply"] <= completed <= kinds["InferReply"] + kinds["CancelledError"]
 
@@ -274,8 +274,8 @@ def test_arrivals_are_outcomes_and_what_waits_and_runs(seed):
         waiting = total(metrics, "headway_queue_depth")
         running = sum(batch.live_count for batch in rig.kernel.fleet.batches.values())
         ended = total(metrics, "headway_requests_total")
-        assert waiting == rig.kernel.waiting_count
-        assert rig.kernel.arrived_count == ended + waiting + running
+        assert waiting == rig.kernel.room.count
+        assert rig.kernel.ledger.arrived_count == ended + waiting + running
         return ended
 
     play(scenario, policy=edf, plans=[a_plan(queue_requests_max=8, linger_ns=2 * MS)])

@@ -630,13 +630,13 @@ def test_late_reports_of_an_executor_are_harmless():
 
     async def scenario(rig):
         await rig.infer()
-        before = rig.kernel.live.copy()
+        before = rig.kernel.ledger.live.copy()
         job = rig.executor.jobs[0]
         rig.engine.on_failed(job.batch_id, "executor_failed", "late")
         rig.engine.on_lost((99,), "late")
         rig.engine.on_unloaded(99)
         rig.engine.on_load_failed(99, "late")
-        assert rig.kernel.live == before
+        assert rig.kernel.ledger.live == before
         assert values_of((await rig.infer(value=1.0)).outputs[0]) == [1.0]
 
     play(scenario)

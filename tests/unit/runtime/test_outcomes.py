@@ -41,6 +41,7 @@ REJECTIONS = {
     RejectReason.MODEL_BYTES_FULL: (RejectedError, "the model's queue holds as many bytes"),
     RejectReason.SERVER_QUEUE_FULL: (RejectedError, "the server holds as many waiting requests"),
     RejectReason.SERVER_BYTES_FULL: (RejectedError, "the server holds as many waiting bytes"),
+    RejectReason.DISPLACED: (RejectedError, "a more important request took this one's place"),
     RejectReason.PREDICTED_LATE: (RejectedError, "predicted to miss its deadline"),
 }
 FAILURES = {

@@ -132,4 +132,4 @@ def test_run_without_an_observer_keeps_no_records():
     world = World(kernel, SoloTimes(lambda dispatch: 10 * MS))
     world.load([a_model()])
     world.run([a_request(1)])
-    assert (kernel.ended_count, len(kernel.live)) == (1, 0)
+    assert (kernel.ledger.ended_count, len(kernel.ledger.live)) == (1, 0)

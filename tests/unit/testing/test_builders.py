@@ -63,8 +63,8 @@ def test_second_answer_is_found():
 def test_broken_law_is_found_after_the_event():
     """The kernel's laws are checked without being asked for."""
     talk = a_kernel()
-    talk.kernel.waiting_bytes = 7
-    with pytest.raises(InvariantError, match="waiting_bytes"):
+    talk.kernel.room.payload_bytes = 7
+    with pytest.raises(InvariantError, match="sums the waiting"):
         talk.arrives(1)
 
 
@@ -84,3 +84,11 @@ def test_drain_finds_a_request_that_nothing_will_end():
     talk.kernel.armed_at_ns = None
     with pytest.raises(InvariantError, match="never be answered"):
         talk.drain()
+
+
+def test_word_that_nobody_reads_is_refused():
+    """A misspelt word is an error, not a test of something else."""
+    with pytest.raises(TypeError, match="`payload_bytes` is none of"):
+        a_request(1, payload_bytes=5)
+    with pytest.raises(TypeError, match="`linger_ns` is none of"):
+        a_model(linger_ns=5)

@@ -1,0 +1,78 @@
+"""The books: every live request, where it stands, and how many came and went.
+
+Moves requests along `TRANSITIONS` and keeps what hangs on their state in step: the room they wait
+in, the timer at their deadline, the count of a batch's live members. It never decides a move.
+"""
+
+from headway.core.names import RequestId
+from headway.core.request import Request, RequestState, RequestStep, Stage
+from headway.core.room import WaitingRoom
+from headway.core.timers import TimerQueue
+from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Live requests by id.
+
+    Invariants: arrived = live + ended; a live request waits in the room or is in one batch; it
+    has its expiry timer until it ends.
+    """
+
+    __slots__ = ("_room", "_timers", "arrived_count", "ended_count", "live")
+
+    def __init__(self, room: WaitingRoom, timers: TimerQueue[TimerItem]) -> None:
+        self.live: dict[RequestId, Entry] = {}
+        self.arrived_count = 0
+        self.ended_count = 0
+        self._room = room
+        self._timers = timers
+
+    def arrive(self, request: Request) -> None:
+        """Count a request in."""
+        assert request.request_id not in self.live, "request ids are never used again"
+        self.arrived_count += 1
+
+    def refuse(self) -> None:
+        """The request that arrived last was not let in."""
+        self.ended_count += 1
+
+    def admit(self, request: Request, key: tuple[int, ...], queue: ModelQueue) -> Bucket:
+        """Let the request that arrived last wait, behind its equals."""
+        entry = Entry(request, (*key, self.arrived_count))
+        entry.step(RequestStep.ADMIT)
+        self.live[request.request_id] = entry
+        entry.expiry = self._timers.push(request.deadline_at_ns, entry)
+        return self._room.push(entry, queue)
+
+    def dispatch(self, entry: Entry) -> None:
+        """A waiting request is taken into a batch."""
+        entry.step(RequestStep.DISPATCH)
+        self._leave_room(entry)
+
+    def end(self, entry: Entry, step: RequestStep) -> Stage:
+        """Take a request to one of its ends, from wherever it is, and say where that was."""
+        was_running = entry.state is RequestState.RUNNING
+        entry.step(step)
+        del self.live[entry.request.request_id]
+        self.ended_count += 1
+        if entry.expiry is not None:
+            self._timers.cancel(entry.expiry)
+            entry.expiry = None
+        if not was_running:
+            self._leave_room(entry)
+            return Stage.WAITING
+        batch = entry.batch
+        assert batch is not None, "a running request has a batch"
+        entry.batch = None
+        batch.live_count -= 1
+        return Stage.RUNNING
+
+    def _leave_room(self, entry: Entry) -> None:
+        bucket = entry.bucket
+        assert bucket is not None, "what waits is in a bucket"
+        self._room.leave(entry, bucket.model)
+        if bucket.count == 0 and bucket.linger is not None:
+            self._timers.cancel(bucket.linger)
+            bucket.linger = None

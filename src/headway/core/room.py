@@ -1,0 +1,124 @@
+"""The waiting room: every model's queue under the server's own limits.
+
+Says which limit a newcomer would break, and who would have to go for it to be let in. Whether
+anyone goes is decided by the kernel and its policy.
+"""
+
+from collections.abc import Iterable
+from heapq import merge
+from typing import Final
+
+from headway.core.names import ModelName
+from headway.core.params import KernelParams
+from headway.core.request import RejectReason, Request
+from headway.core.waiting import Bucket, Entry, ModelQueue
+
+__all__ = ["FULL", "WaitingRoom"]
+
+_R = RejectReason
+FULL: Final = frozenset(
+    {_R.MODEL_QUEUE_FULL, _R.MODEL_BYTES_FULL, _R.SERVER_QUEUE_FULL, _R.SERVER_BYTES_FULL}
+)
+"""Reasons that would not hold if others had not come before."""
+
+_VICTIMS_MAX: Final = 16
+"""More would have to go only for the sake of bytes; then the newcomer is refused."""
+
+
+class WaitingRoom:
+    """All queues.
+
+    Invariants: ``count`` and ``payload_bytes`` are sums over the queues, within the limits.
+    """
+
+    __slots__ = ("_bytes_max", "_requests_max", "count", "payload_bytes", "queues")
+
+    def __init__(self, params: KernelParams) -> None:
+        self.queues: dict[ModelName, ModelQueue] = {}
+        self.count = 0
+        self.payload_bytes = 0
+        self._requests_max = params.requests_max
+        self._bytes_max = params.bytes_max
+
+    def refusal(self, request: Request, queue: ModelQueue) -> RejectReason | None:
+        """The limit that one more request would break."""
+        reason = queue.refusal(request)
+        if reason is not None:
+            return reason
+        if self.count >= self._requests_max:
+            return RejectReason.SERVER_QUEUE_FULL
+        if self.payload_bytes + request.payload_bytes > self._bytes_max:
+            return RejectReason.SERVER_BYTES_FULL
+        return None
+
+    def push(self, entry: Entry, queue: ModelQueue) -> Bucket:
+        """Let an entry in."""
+        self.count += 1
+        self.payload_bytes += entry.request.payload_bytes
+        return queue.push(entry)
+
+    def leave(self, entry: Entry, queue: ModelQueue) -> None:
+        """Account for an entry whose state is no longer WAITING."""
+        self.count -= 1
+        self.payload_bytes -= entry.request.payload_bytes
+        queue.leave(entry)
+
+    def victims(self, request: Request, queue: ModelQueue) -> list[Entry]:
+        """Those who would have to go to let a request in, all less important; none if in vain.
+
+        The least important goes first, among equals the newest, which has waited least.
+        """
+        victims: list[Entry] = []
+        short = _Shortage(self, request, queue)
+        for entry in self._candidates(request, queue, short):
+            victims.append(entry)
+            short.without(entry, queue)
+            if not short.lasts:
+                return victims
+            if len(victims) == _VICTIMS_MAX:
+                break
+        return []
+
+    def _candidates(
+        self, request: Request, queue: ModelQueue, short: "_Shortage"
+    ) -> Iterable[Entry]:
+        """Of the model alone while its own limit is what is short, else of all."""
+        if short.is_of_model:
+            return queue.less_important_than(request.priority)
+        return merge(
+            *(q.less_important_than(request.priority) for q in self.queues.values() if q.count),
+            key=lambda entry: (-entry.request.priority, -entry.key[-1]),
+        )
+
+
+class _Shortage:
+    """By how much each limit would be broken; negative where there is room."""
+
+    __slots__ = ("_all", "_model")
+
+    def __init__(self, room: WaitingRoom, request: Request, queue: ModelQueue) -> None:
+        params = queue.params
+        self._model = [
+            queue.count + 1 - params.queue_requests_max,
+            queue.payload_bytes + request.payload_bytes - params.queue_bytes_max,
+        ]
+        self._all = [
+            room.count + 1 - room._requests_max,  # noqa: SLF001 - of the same file
+            room.payload_bytes + request.payload_bytes - room._bytes_max,  # noqa: SLF001
+        ]
+
+    @property
+    def is_of_model(self) -> bool:
+        return max(self._model) > 0
+
+    @property
+    def lasts(self) -> bool:
+        return max(*self._model, *self._all) > 0
+
+    def without(self, entry: Entry, queue: ModelQueue) -> None:
+        """As if an entry had left."""
+        bucket = entry.bucket
+        size_bytes = entry.request.payload_bytes
+        self._all = [self._all[0] - 1, self._all[1] - size_bytes]
+        if bucket is not None and bucket.model is queue:
+            self._model = [self._model[0] - 1, self._model[1] - size_bytes]
