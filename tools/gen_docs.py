@@ -1,4 +1,4 @@
-"""Write the pages that only repeat what the code says: configuration, CLI, errors, states.
+"""Write the pages that only repeat what the code says: configuration, CLI, errors, metrics, states.
 
 Usage: `python tools/gen_docs.py [--check]`. With `--check` nothing is written; it exits 1 and names
 the pages that differ. Pages are the same on every machine: no time, no path, no terminal width.
@@ -13,10 +13,23 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from prometheus_client.core import Metric
+
 from headway import errors
 from headway.cli import VERBS, parser_of
 from headway.config import DURATION_FORMAT, SIZE_FORMAT, config_schema
-from headway.core import REPLICA_TRANSITIONS, TRANSITIONS
+from headway.core import (
+    REPLICA_TRANSITIONS,
+    TRANSITIONS,
+    DeviceName,
+    DeviceParams,
+    Kernel,
+    KernelParams,
+    TierName,
+)
+from headway.observe import Metrics
+from headway.policy import fifo
+from headway.predict import FixedPredictor
 
 ROOT = Path(__file__).parent.parent
 NOTICE = "<!-- Written by tools/gen_docs.py. Do not edit: change the code and run it again. -->"
@@ -47,6 +60,7 @@ def pages() -> dict[str, str]:
         "docs/reference/config.schema.json": schema_page,
         "docs/reference/cli.md": cli_page,
         "docs/reference/errors.md": errors_page,
+        "docs/reference/metrics.md": metrics_page,
         "docs/internals/states.md": states_page,
     }
     return {path: make() for path, make in makers.items()}
@@ -273,6 +287,37 @@ def error_tree(
 STATES_INTRODUCTION = """\
 States are data: one literal table each in `core`, from which these diagrams are drawn. A step that
 a table does not list is a bug and raises `InvalidTransitionError` with how it came about."""
+
+
+def metrics_page() -> str:
+    """Every metric family that a server exports, but for the process's own."""
+    kernel = Kernel(
+        KernelParams(devices=(DeviceParams(name=DeviceName("cpu:0"), slot_lanes=(0,)),)),
+        fifo(FixedPredictor()),
+    )
+    metrics = Metrics(kernel, lambda: 0, [TierName("standard")])
+    metrics.count_answers({200: 0})
+    rows = [
+        (f"`{exposed_name(family)}`", family.type, labels_of(family), family.documentation)
+        for family in metrics.collect()
+    ]
+    words = (
+        "At `/metrics`, in Prometheus' text format. Every series of a configured model exists at 0"
+        " from the start. Names that nobody configured are counted under `unknown`. Besides these"
+        " there are prometheus_client's `process_...` metrics."
+    )
+    return page("Metrics", words, table(("metric", "type", "labels", "meaning"), rows))
+
+
+def exposed_name(family: Metric) -> str:
+    """As it stands in the exposition: counters end in `_total`."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def labels_of(family: Metric) -> str:
+    """Label names, but the histogram's own `le`."""
+    names = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+    return ", ".join(f"`{name}`" for name in names if name != "le")
 
 
 def states_page() -> str:

@@ -192,7 +192,9 @@ class _Tour:
                 step.done = news.index / news.count
 
             self._graphs = fetch_models(options.cache, models=options.models, progress=show)
-            size_bytes = sum(path.stat().st_size for path in self._graphs.values())
+            folders = {path.parent for path in self._graphs.values()}
+            files = (path for folder in folders for path in folder.iterdir())
+            size_bytes = sum(path.stat().st_size for path in files)
             count = len(self._graphs)
             step.result = f"{count} models, {size_bytes / 1e6:.0f} MB, in {options.cache}"
 
