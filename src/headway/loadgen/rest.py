@@ -1,7 +1,7 @@
 """Open Inference Protocol over HTTP, as a client: the one file that knows aiohttp."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,6 +23,8 @@ _LARGE_BYTES: Final = 1 << 20
 """Above this aiohttp warns that one write takes long; we know, and have nothing to await."""
 _UNUSED_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding")
 _METADATA_SECONDS: Final = 10.0
+_ROUTES_MAX: Final = 1024
+"""Kept; a workload has a handful."""
 
 
 class _ServerError(Struct):
@@ -38,7 +40,7 @@ class RestClient:
     def __init__(self, url: str) -> None:
         self._models_url = URL(url.rstrip("/") + "/v2/models/")
         self._session: aiohttp.ClientSession | None = None
-        self._routes: dict[int, tuple[URL, dict[str, str]]] = {}
+        self._routes: dict[Hashable, tuple[URL, dict[str, str]]] = {}
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -99,12 +101,15 @@ class RestClient:
         raise ConfigError(message, path="model", value=model)
 
     def _route(self, arrival: Arrival) -> tuple[URL, dict[str, str]]:
-        """URL and headers of a stream; they do not change from one request to the next."""
-        route = self._routes.get(arrival.stream)
+        """URL and headers, made once for all requests that agree in what these say."""
+        key = (arrival.model, arrival.tier, arrival.tenant, arrival.budget_ns, arrival.priority)
+        route = self._routes.get(key)
         if route is None:
+            if len(self._routes) >= _ROUTES_MAX:
+                self._routes.clear()
             headers = request_headers(arrival) | {"Content-Type": "application/octet-stream"}
             route = (self._models_url / arrival.model / "infer", headers)
-            self._routes[arrival.stream] = route
+            self._routes[key] = route
         return route
 
 

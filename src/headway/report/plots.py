@@ -83,6 +83,7 @@ def plot_comparison(
         axes = figure.add_subplot(grid[index])
         _draw_curves(axes, policies, tier, is_first=index == 0)
     _draw_words(figure, policies, title, subtitle, command)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, facecolor="white")
 
 
