@@ -117,7 +117,7 @@ class FakeEngine:
     def submit(self, call: InferCall, on_end: OnEnd) -> RequestId:
         """`infer` in a task of its own."""
         request_id = RequestId(len(self.calls) + 1)
-        task = asyncio.ensure_future(self.infer(call))
+        task = asyncio.get_running_loop().create_task(self.infer(call))
         self.tasks[request_id] = task
         task.add_done_callback(lambda done: on_end(_end_of(done)))
         return request_id

@@ -106,7 +106,10 @@ def test_plot_is_written(tmp_path: Path, journal: str, capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert f"plot: {png}" in captured.err
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert main(["report", journal, "--plot", str(tmp_path / "no" / "a.png")]) == EXIT_FAILED
+    made = tmp_path / "new" / "a.png"
+    assert main(["report", journal, "--plot", str(made)]) == EXIT_OK
+    assert made.exists()
+    assert main(["report", journal, "--plot", str(png / "a.png")]) == EXIT_FAILED
     assert "cannot write" in capsys.readouterr().err
 
 
