@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
 
+import measurements
 from headway import errors
 from headway.cli import VERBS, parser_of
 from headway.config import DURATION_FORMAT, SIZE_FORMAT, config_schema
@@ -61,7 +62,9 @@ def pages() -> dict[str, str]:
         "docs/reference/cli.md": cli_page,
         "docs/reference/errors.md": errors_page,
         "docs/reference/metrics.md": metrics_page,
+        "docs/reference/measurements.md": measurements_page,
         "docs/internals/states.md": states_page,
+        "README.md": readme_page,
     }
     return {path: make() for path, make in makers.items()}
 
@@ -318,6 +321,17 @@ def labels_of(family: Metric) -> str:
     """Label names, but the histogram's own `le`."""
     names = dict.fromkeys(name for sample in family.samples for name in sample.labels)
     return ", ".join(f"`{name}`" for name in names if name != "le")
+
+
+def measurements_page() -> str:
+    """Every results file as a table."""
+    words = "Each section is a file of `benchmarks/results/`, written by the command it names."
+    return page("Measurements", words, *measurements.sections())
+
+
+def readme_page() -> str:
+    """The README, its measured part written anew."""
+    return measurements.readme((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def states_page() -> str:

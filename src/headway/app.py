@@ -181,7 +181,12 @@ class Server:
         )
         pool = WorkerPool(worker_groups(config), engine)
         engine.attach(pool)
-        rest = OipRest(engine, version=__version__, body_bytes_max=config.server.body_max)
+        rest = OipRest(
+            engine,
+            version=__version__,
+            body_bytes_max=config.server.body_max,
+            can_load=config.server.admin.can_load,
+        )
         metrics.count_answers(rest.answers)
         http = HttpServer(
             rest,

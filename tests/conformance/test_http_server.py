@@ -244,6 +244,142 @@ def test_a_client_that_does_not_read_is_let_go():
     asyncio.run(run())
 
 
+def test_a_client_that_does_not_read_is_let_go_with_requests_behind():
+    """Sending more requests does not keep a connection whose answers nobody takes."""
+
+    async def run():
+        count = 2_000_000
+        one = {"name": "INPUT", "shape": [count], "datatype": "BOOL", "data": [1] * count}
+        body = json.dumps({"inputs": [one]}).encode()
+        head = INFER[: -len(BODY)].replace(b"%d" % len(BODY), b"%d" % len(body))
+        async with (
+            serving(FakeEngine(), stall_s=0.01, keep_alive_s=60) as server,
+            connected(server) as client,
+        ):
+            client.writer.transport.pause_reading()
+            client.send(head + body + INFER + INFER)
+            await client.writer.drain()
+            await server.idle.wait()
+            assert not server.state.connections
+
+    asyncio.run(run())
+
+
+def test_a_client_that_reads_slowly_gets_its_whole_answer():
+    """Whoever takes bytes between two looks is waited for."""
+
+    async def run():
+        count = 4_000_000
+        one = {"name": "INPUT", "shape": [count], "datatype": "BOOL", "data": [1] * count}
+        body = json.dumps({"inputs": [one]}).encode()
+        head = INFER[: -len(BODY)].replace(b"%d" % len(BODY), b"%d" % len(body))
+        options = {"stall_s": 0.2, "keep_alive_s": 0.01}
+        async with serving(FakeEngine(), **options) as server, connected(server) as client:
+            client.send(head + body)
+            answer = await client.reader.readuntil(b"\r\n\r\n")
+            left = int(answer.partition(b"content-length: ")[2].split()[0])
+            while left:
+                await asyncio.sleep(0.02)
+                left -= len(await client.reader.read(1 << 20))
+
+    asyncio.run(run())
+
+
+def test_a_length_written_with_zeros_is_no_short_one():
+    """A long body that says its length with leading zeros is read and answered like any other."""
+
+    async def run():
+        body = BODY + b" " * 900_000
+        head = INFER[: -len(BODY)].replace(b"%d" % len(BODY), b"%030d" % len(body))
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(head + body)
+            assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_pipelined_requests_are_no_long_head():
+    """What comes with the start of a head is not counted to it."""
+
+    async def run():
+        count = 400
+        async with (
+            serving(FakeEngine(), head_bytes_max=1000) as server,
+            connected(server) as client,
+        ):
+            client.send(INFER * count + INFER[:20])
+            for _ in range(count):
+                assert (await client.answer())[0] == 200
+            client.send(INFER[20:])
+            assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("at", [0, 30, INFER.index(BODY), len(INFER) - 3])
+def test_a_wish_for_another_protocol_is_ignored(at):
+    """As by Java's client: the request is answered, body and all, and so are those behind it."""
+
+    async def run():
+        wish = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\n"
+        request = INFER.replace(b"host: x\r\n", b"host: x\r\n" + wish)
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(request[: at + len(wish)])
+            await asyncio.sleep(0.01)
+            client.send(request[at + len(wish) :] + request * 1500 + LIVE)
+            for _ in range(1502):
+                assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_tunnel_is_refused():
+    """CONNECT is no request that is answered here."""
+
+    async def run():
+        async with serving(FakeEngine()) as server, connected(server) as client:
+            client.send(b"CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n")
+            assert (await client.answer())[0] == 400
+            assert await client.end() == b""
+
+    asyncio.run(run())
+
+
+def test_garbage_is_not_answered_in_another_requests_place():
+    """Behind a request that is still being computed, what cannot be read ends the connection."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with serving(engine) as server, connected(server) as client:
+            client.send(INFER)
+            await engine.started.wait()
+            client.send(b"\x16\x03\x01 hello\r\n\r\n")
+            assert await client.end() == b""
+            await engine.cancelled.wait()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_with_requests_behind_is_noticed():
+    """It is the request under way that is cancelled, not the last one read."""
+
+    async def run():
+        head = INFER[: -len(BODY)].replace(
+            b"content-length: %d" % len(BODY), b"transfer-encoding: chunked"
+        )
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+        engine = FakeEngine(gate=asyncio.Event())
+        async with serving(engine) as server:
+            async with connected(server) as client:
+                client.send(head + body + LIVE)
+                await engine.started.wait()
+                await asyncio.sleep(0.1)  # two ticks of the watch, which goes on reading
+            async with asyncio.timeout(5):
+                await engine.cancelled.wait()
+
+    asyncio.run(run())
+
+
 def test_a_client_that_leaves_is_noticed():
     """A hang-up while the engine works cancels the request, and the server goes on."""
 

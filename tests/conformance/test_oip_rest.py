@@ -332,6 +332,20 @@ def test_a_load_that_fails_says_so(engine):
     refused(ask(engine, "POST", path, b'{"parameters":{"file:1/model.onnx":"AA=="}}'), 501)
 
 
+@pytest.mark.parametrize("verb", ["load", "unload"])
+def test_management_may_be_switched_off(engine, verb):
+    """Where clients may not load models, the engine is not asked."""
+    response = ask(engine, "POST", f"/v2/repository/models/echo/{verb}", can_load=False)
+    assert "server.admin.can_load" in refused(response, 403).error
+    assert (engine.loads, engine.unloads) == ([], [])
+
+
+def test_an_id_has_a_length(engine):
+    """An id that is kept while its request waits cannot be a megabyte."""
+    body = json.dumps({"id": "7" * 5000, "inputs": [ONE]}).encode()
+    assert "4096" in refused(ask(engine, "POST", INFER, body), 400).error
+
+
 def test_unload_frees_a_model(engine):
     """Unloading takes Triton's parameter and ignores it; an unknown model is not found."""
     body = b'{"parameters":{"unload_dependents":false}}'

@@ -209,3 +209,12 @@ def test_overrides_and_strangers_are_refused_by_default(tmp_path, folder):
         assert server.load("other").status == 404
         assert server.unload("other").status == 404
         assert tags_of(server.infer("puppet", row(1))) == [1]
+
+
+def test_management_is_refused_where_it_is_switched_off(tmp_path, folder):
+    """With `can_load: false` nobody unloads or reloads what the server was started with."""
+    closed = {"port": 0, "admin": {"can_load": False}}
+    with serving(tmp_path, a_config(puppet(folder), server=closed)) as server:
+        assert server.unload("puppet").status == 403
+        assert server.load("puppet").status == 403
+        assert tags_of(server.infer("puppet", row(1))) == [1]

@@ -51,6 +51,9 @@ class ReplicaStep(StrEnum):
 _S = ReplicaState
 _E = ReplicaStep
 
+_TAKING: Final = (_S.READY, _S.DRAINING)
+"""States in which a replica may be given a batch; see `can_take` for the rest of it."""
+
 REPLICA_TRANSITIONS: Final[dict[tuple[ReplicaState, ReplicaStep], ReplicaState]] = {
     (_S.LOADING, _E.LOAD): _S.WARMING,
     (_S.LOADING, _E.FAIL): _S.STOPPED,
@@ -153,6 +156,13 @@ class Batch:
         self.started_at_ns = 0
         self.hang: Timer[TimerItem] | None = None
 
+    def add(self, entry: Entry) -> None:
+        """Take one more member, behind the others."""
+        self.members.append(entry)
+        self.rows += entry.request.rows
+        self.live_count += 1
+        entry.batch = self
+
 
 class Device:
     """Slots in lanes. Invariants: a slot holds one batch or none; counts match the slots."""
@@ -215,6 +225,13 @@ class Fleet:
     def of(self, model: ModelName) -> list[Replica]:
         """A copy of a model's replicas, oldest first."""
         return list(self.by_model.get(model, ()))
+
+    def is_served(self, model: ModelName) -> bool:
+        """Some replica of the model is on a device with a free slot.
+
+        Cost: O(replicas of the model), to spare whoever asks a look at each of its buckets.
+        """
+        return any(r.device.free for r in self.by_model.get(model, ()) if r.state in _TAKING)
 
     def options(self, model: ModelName, version: str) -> list[SlotOption]:
         """Free slots for a batch of a model; a version that is asked for may be draining."""

@@ -202,13 +202,15 @@ class Kernel:
             pass
 
     def _dispatch_one(self, out: list[Command]) -> bool:
-        heads = [h for q in self.queues.values() if q.count and (h := q.due_head()) is not None]
+        is_served = self.fleet.is_served
+        queues = [q for q in self.queues.values() if q.count and is_served(q.params.name)]
+        heads = [head for queue in queues if (head := queue.due_head()) is not None]
         if not heads:
             return False
         _, first = min(heads)
         if self._try_start(first, out):
             return True
-        rest = sorted(p for q in self.queues.values() if q.count for p in q.due_buckets())
+        rest = sorted(pair for queue in queues for pair in queue.due_buckets())
         return any(self._try_start(bucket, out) for _, bucket in rest if bucket is not first)
 
     def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
@@ -270,13 +272,12 @@ class Kernel:
         self._batch_seq += 1
         replica = self.fleet.replicas[choice.replica_id]
         batch = Batch(BatchId(self._batch_seq), queue.params.name, replica, choice.slot)
-        batch.members = entries
-        batch.live_count = len(entries)
-        batch.rows = sum(e.request.rows for e in entries)
-        if self.policy.class_slots and all(e.request.slot_class is SlotClass.LOW for e in entries):
-            batch.slot_class = SlotClass.LOW
+        is_low = self.policy.class_slots
         for entry in entries:
-            entry.batch = batch
+            batch.add(entry)
+            is_low = is_low and entry.request.slot_class is SlotClass.LOW
+        if is_low:
+            batch.slot_class = SlotClass.LOW
         self.fleet.start(batch, self.now_ns)
         batch.hang = self.timers.push(self.now_ns + queue.params.batch_ns_max, batch)
         out.append(

@@ -68,7 +68,11 @@ class Lifecycle:
 
     def has_hope(self, model: ModelName) -> bool:
         """Some replica serves, will serve, or is on its way back."""
-        return any(r.state in _HOPEFUL for r in self._fleet.by_model.get(model, ()))
+        replicas = self._fleet.by_model.get(model, ())
+        # Asked at every arrival, and nearly always the first is ready.
+        if replicas and replicas[0].state is ReplicaState.READY:
+            return True
+        return any(r.state in _HOPEFUL for r in replicas)
 
     def takes(self, model: ModelName, version: str) -> bool:
         """New work may come: it is not closing, and has or will have the version asked for."""

@@ -1,7 +1,8 @@
 """Where admitted requests wait: per model, per bucket, ordered; bounded by `refusal`.
 
-Three lazy structures share one idea: an entry that left stays in its heap or deque until it
-surfaces, so leaving is O(1) and nothing is searched for.
+Four lazy structures share one idea: an entry that left stays in its heap or deque until it
+surfaces, so leaving is O(1) and nothing is searched for. What never surfaces, since something more
+important always lies above it, is swept out once it outnumbers what is alive.
 """
 
 from collections import deque
@@ -319,6 +320,14 @@ class ModelQueue:
         if bucket.offered is None or head.key < bucket.offered:
             bucket.offered = head.key
             heappush(self._due, (head.key, bucket))
+            if len(self._due) > 2 * len(self.buckets) + _SPARE_COUNT:
+                self._sweep_due()
+
+    def _sweep_due(self) -> None:
+        """Keep one offer a bucket; each was pushed once, so this is O(1) amortised."""
+        offers = ((b.offered, b) for b in self.buckets.values())
+        self._due = [(key, bucket) for key, bucket in offers if key is not None]
+        heapify(self._due)
 
 
 TimerItem = Union[Entry, Bucket, "Batch", ReplicaId]

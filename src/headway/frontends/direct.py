@@ -7,7 +7,8 @@ calls back, encode and write. Everything else, and whatever is large, compressed
 the ASGI app. Both ways share the codec, the errors and the engine, so they answer alike; a test
 sends the same requests through both.
 
-A client that leaves is noticed by its connection at once, and its request cancelled.
+A client that leaves is noticed by its connection at once, and its request cancelled. Only where it
+had sent a further request behind, reading is held back until the first is answered, and so is this.
 """
 
 import logging

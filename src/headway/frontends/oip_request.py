@@ -47,6 +47,8 @@ HEADER_NAMES: Final = frozenset(
 )
 """Lower-case names of the request headers that `decode_infer` reads."""
 
+ID_CHARS_MAX: Final = 4096
+"""Of a client's own id, which is kept for as long as its request waits."""
 PRIORITY_MAX: Final = 2**31 - 1
 BUDGET_NS_MAX: Final = 10_000_000 * NS_PER_S
 """Four months: a longer budget says no more than none, and is cut to this."""
@@ -91,7 +93,7 @@ class _Output(Struct, gc=False):
 class _Infer(Struct, gc=False):
     inputs: list[_Input]
     outputs: list[_Output] | None = None
-    id: str | None = None
+    id: Annotated[str, Meta(max_length=ID_CHARS_MAX)] | None = None
     parameters: dict[str, Any] | None = None
 
 
@@ -108,7 +110,7 @@ def decode_infer(
 ) -> DecodedInfer:
     """Decode a JSON body with or without binary inputs behind it.
 
-    Binary inputs are views of the body, which they keep alive.
+    Binary inputs that are most of the body are views of it, which they keep alive.
 
     Args:
         body: all of it, decompressed.
@@ -124,7 +126,11 @@ def decode_infer(
     """
     json_bytes = _json_bytes(headers.get(HEADER_LENGTH), len(body))
     request = _decode_json(body if json_bytes == len(body) else body[:json_bytes])
-    inputs = _tensors_of(request.inputs, memoryview(body)[json_bytes:])
+    if 2 * json_bytes < len(body):
+        binary = memoryview(body)[json_bytes:]
+    else:
+        binary = memoryview(body[json_bytes:])  # a view would keep far more than its own bytes
+    inputs = _tensors_of(request.inputs, binary)
     names, binary_by_name = _outputs_of(request.outputs)
     parameters = request.parameters or {}
     form = ReplyForm(

@@ -51,8 +51,10 @@ _log: Final = logging.getLogger(__name__)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"content-encoding"
 _ACCEPT: Final = b"accept-encoding"
-_STATUSES: Final = (200, 400, 404, 405, 413, 429, 499, 500, 501, 503, 504)
+_STATUSES: Final = (200, 400, 403, 404, 405, 413, 429, 499, 500, 501, 503, 504)
 _EXPECT: Final = b"expect"
+_LENGTH_DIGITS_MAX: Final = 9
+"""Of a length that is short; leading zeros must not make a long one look so."""
 _READ_HEADERS: Final = HEADER_NAMES | {_LENGTH, _CODING, _ACCEPT}
 _DIRECT_HEADERS: Final = _READ_HEADERS | {_EXPECT}
 _REPLY_CODINGS: Final = frozenset({b"gzip", b"deflate"})
@@ -72,6 +74,7 @@ class OipRest:
         engine: what answers.
         version: of the server, as its metadata says.
         body_bytes_max: a larger body is refused; it bounds what decompresses to, too.
+        can_load: whether clients may load and unload models.
         watch: shared with other apps of the same server.
     """
 
@@ -81,12 +84,13 @@ class OipRest:
         *,
         version: str,
         body_bytes_max: int = 64 << 20,
+        can_load: bool = True,
         watch: DisconnectWatch | None = None,
     ) -> None:
         self._engine = engine
         self._body_bytes_max = body_bytes_max
         self._watch = watch or DisconnectWatch()
-        self._routes = OipRoutes(engine, version)
+        self._routes = OipRoutes(engine, version, can_load=can_load)
         self.answers: dict[int, int] = dict.fromkeys(_STATUSES, 0)
         """Answers so far by status, 499 for clients that left before theirs."""
 
@@ -121,9 +125,9 @@ class OipRest:
             return None
         headers = {name: value for name, value in scope["headers"] if name in _DIRECT_HEADERS}
         declared = headers.get(_LENGTH, b"")
-        if not declared.isdigit() or int(declared[:20]) > min(
-            DIRECT_BYTES_MAX, self._body_bytes_max
-        ):
+        if not declared.isdigit() or len(declared) > _LENGTH_DIGITS_MAX:
+            return None
+        if int(declared) > min(DIRECT_BYTES_MAX, self._body_bytes_max):
             return None
         if _CODING in headers or _EXPECT in headers or headers.get(_ACCEPT) in _REPLY_CODINGS:
             return None
@@ -145,6 +149,7 @@ class OipRest:
         if _CODING in headers:
             body = await decompress(body, headers[_CODING], self._body_bytes_max)
         decoded = self._decode(body, path, arrived_at_ns, headers)
+        del body  # what waits is counted by its tensors, so no more than those may be kept
         with self._watch.over(receive):
             reply = await engine.infer(decoded.call)
         text, json_bytes = encode_infer(reply, decoded.form)

@@ -67,8 +67,9 @@ _object_decoder: Final = Decoder(dict[str, Any])
 class OipRoutes:
     """Answers from an engine."""
 
-    def __init__(self, engine: Engine, version: str) -> None:
+    def __init__(self, engine: Engine, version: str, *, can_load: bool = True) -> None:
         self._engine = engine
+        self._can_load = can_load
         self._metadata = _json(server_metadata(version))
         self._routes = [
             (pattern.strip("/").split("/"), {**methods}) for pattern, methods in self._table()
@@ -173,14 +174,24 @@ class OipRoutes:
         return _json(repository_index(self._engine.index(), only_ready=wanted.ready))
 
     async def _load(self, target: Target) -> Answer:
+        self._refuse_management()
         parameters = _decoded(_repository_decoder, target.body).parameters or {}
         await self._engine.load(target.model, _overrides_of(parameters))
         return _json({})
 
     async def _unload(self, target: Target) -> Answer:
+        self._refuse_management()
         _decoded(_repository_decoder, target.body)
         await self._engine.unload(target.model)
         return _json({})
+
+    def _refuse_management(self) -> None:
+        if not self._can_load:
+            raise HttpError(
+                403,
+                "not_allowed",
+                "models may not be loaded or unloaded here (hint: set server.admin.can_load: true)",
+            )
 
     # --- settings ---
 

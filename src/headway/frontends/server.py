@@ -7,7 +7,9 @@ leaves open is closed here, per connection and without cost to a request that ar
 - a head that does not end: after ``head_bytes_max`` bytes the answer is 431 and the end;
 - a client that says nothing, or stops halfway through a request: every ``stall_s`` a connection
   that owes us bytes must have sent at least ``stall_bytes_min``, or it is closed;
-- a client that does not read its answer: the same, for the bytes that we owe;
+- a client that does not read its answers: the same, for the bytes that we owe;
+- a head that asks for another protocol, as Java's client does with every first request: the wish is
+  ignored and the request answered;
 - the end: no new connections, idle ones closed, requests under way are answered with
   `connection: close`, and after the grace whatever is left is cut, which cancels its requests.
 
@@ -21,10 +23,12 @@ Run it in a uvloop loop for the speed that the documentation quotes; any asyncio
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, cast
 
+import httptools
 from uvicorn import Config
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -206,8 +210,8 @@ class _HeadHolder:
 class _Connection(HttpToolsProtocol):
     """uvicorn's protocol with limits on size, silence and slowness.
 
-    Invariants: `_stall` is armed only while the client owes bytes of a request, or we owe bytes of
-    an answer on a connection that has gone idle.
+    Invariants: `_stall` is armed only while the client owes bytes of a request, `_unread` only
+    while we owe more bytes of answers than the transport likes to keep.
     """
 
     def __init__(self, server: HttpServer, config: Config, state: ServerState) -> None:
@@ -215,11 +219,18 @@ class _Connection(HttpToolsProtocol):
         self._server = server
         self._is_in_head = False
         self._is_in_message = False
+        self._is_behind = False
+        """What was received last began with the end of another request."""
+        self._is_upgrade = False
+        """The head asks for another protocol; the parser is about to stop behind it."""
         self._head_bytes = 0
         self._moved_bytes = 0
         """Received since the last look at a slow request."""
         self._stall: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
         self._out = _HeadHolder()
+        self._running: RequestResponseCycle | None = None
+        """The request begun last; `cycle` is the one read last, which may wait behind it."""
         self._direct: DirectCall | None = None
         """On the short way: its body is being read, or the engine has it."""
 
@@ -241,26 +252,43 @@ class _Connection(HttpToolsProtocol):
         if self._direct is not None:
             self._direct.cancel()
             self._direct = None
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
         self._disarm()
+        if self._unread is not None:
+            self._unread.cancel()
         self._unset_keepalive_if_required()
         if not self._server.state.connections:
             self._server.idle.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse; whatever leaves a request incomplete is counted and timed."""
-        super().data_received(data)
+        self._is_behind = False
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stop:
+            self._go_on(memoryview(data)[stop.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(b"400 Bad Request", _NO_HTTP)
         if self._is_in_message:
             self._note_incomplete(len(data))
 
     def on_message_begin(self) -> None:
         """The first bytes of a request."""
         self._is_in_head = self._is_in_message = True
+        self._is_upgrade = False
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """The head is whole, and the app has its task."""
         self._is_in_head = False
+        self._is_upgrade = self.parser.should_upgrade()
+        if self._is_upgrade:
+            return
         super().on_headers_complete()
         self.cycle.transport = self._out  # type: ignore[assignment]
         if self._server.is_stopping:
@@ -268,7 +296,10 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
+        if self._is_upgrade:
+            return
         self._is_in_message = False
+        self._is_behind = True
         if self._stall is not None:
             self._disarm()
         super().on_message_complete()
@@ -280,12 +311,21 @@ class _Connection(HttpToolsProtocol):
         self._out.flush()
         super().on_response_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        """What the parser could not read gets the protocol's kind of error, too."""
-        self._refuse(b"400 Bad Request", _NO_HTTP)
+    def pause_writing(self) -> None:
+        """Much is unread: from now on the client has to read."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """Enough was read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Begin a request, the short way if it may: now, or when its body is whole."""
+        self._running = cycle
         offer = self._server.direct
         direct = None
         if offer is not None and not self.flow.write_paused:
@@ -299,7 +339,8 @@ class _Connection(HttpToolsProtocol):
 
     def _run_direct(self, cycle: RequestResponseCycle) -> None:
         if self._direct is not None:
-            self._direct.run(bytes(cycle.body), partial(self._deliver, cycle))
+            body, cycle.body = bytes(cycle.body), bytearray()
+            self._direct.run(body, partial(self._deliver, cycle))
 
     def _deliver(self, cycle: RequestResponseCycle, answer: Answer) -> None:
         """Write an answer of the short way, and do what uvicorn does after a response."""
@@ -323,8 +364,8 @@ class _Connection(HttpToolsProtocol):
         self.timeout_keep_alive_task = None
         owed_bytes = self.transport.get_write_buffer_size()
         if owed_bytes:
-            self._stall = self.loop.call_later(
-                self._server.stall_s, self._look_at_reader, owed_bytes
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self._server.stall_s, self._look_at_idle_reader, owed_bytes
             )
         else:
             super().timeout_keep_alive_handler()
@@ -335,7 +376,7 @@ class _Connection(HttpToolsProtocol):
 
     def _note_incomplete(self, size_bytes: int) -> None:
         self._moved_bytes += size_bytes
-        if self._is_in_head:
+        if self._is_in_head and not self._is_behind:  # else most of it may be the request before
             self._head_bytes += size_bytes
             if self._head_bytes > self._server.head_bytes_max:
                 self._refuse(b"431 Request Header Fields Too Large", _HEAD_TOO_LARGE)
@@ -343,9 +384,37 @@ class _Connection(HttpToolsProtocol):
         if self._stall is None:
             self._stall = self.loop.call_later(self._server.stall_s, self._look_at_sender)
 
+    def _go_on(self, rest: memoryview) -> None:
+        """Read on behind a head that asks for another protocol, as if it did not."""
+        while self.parser.get_method() != b"CONNECT":
+            try:
+                self._read_head_again()
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as stop:
+                rest = rest[stop.args[0] :]
+                continue
+            except httptools.HttpParserError:
+                break
+            return
+        self._refuse(b"400 Bad Request", _NO_HTTP)
+
+    def _read_head_again(self) -> None:
+        """Without its wish: the parser takes what follows a head with one for no body."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version.encode())]
+        lines += [b"%b: %b" % pair for pair in self.headers if pair[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        with contextlib.suppress(AttributeError):  # as uvicorn does; httptools < 0.6.3 has it not
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+
     def _refuse(self, status: bytes, body: bytes) -> None:
+        """Answer what cannot be read and close; without a word while an earlier answer is due."""
         self._is_in_message = False
-        self.transport.write(_LAST_RESPONSE % (status, len(body), body))
+        cycle = self.cycle
+        is_answer_due = cycle is not None and not (cycle.response_complete or cycle.more_body)
+        if not is_answer_due:
+            self.transport.write(_LAST_RESPONSE % (status, len(body), body))
         self.transport.close()
 
     def _look_at_sender(self) -> None:
@@ -357,17 +426,26 @@ class _Connection(HttpToolsProtocol):
         self._moved_bytes = 0
         self._stall = self.loop.call_later(self._server.stall_s, self._look_at_sender)
 
+    def _look_at_idle_reader(self, owed_bytes_before: int) -> None:
+        if not self._end_if_unread(owed_bytes_before):
+            self.timeout_keep_alive_handler()
+
+    def _watch_reader(self) -> None:
+        self._unread = self.loop.call_later(
+            self._server.stall_s, self._look_at_reader, self.transport.get_write_buffer_size()
+        )
+
     def _look_at_reader(self, owed_bytes_before: int) -> None:
-        self._stall = None
+        self._unread = None
+        if not self._end_if_unread(owed_bytes_before):
+            self._watch_reader()
+
+    def _end_if_unread(self, owed_bytes_before: int) -> bool:
         owed_bytes = self.transport.get_write_buffer_size()
-        if owed_bytes > owed_bytes_before - self._stall_bytes_min:
-            self.transport.abort()
-        elif owed_bytes == 0:
-            super().timeout_keep_alive_handler()
-        else:
-            self._stall = self.loop.call_later(
-                self._server.stall_s, self._look_at_reader, owed_bytes
-            )
+        if owed_bytes <= owed_bytes_before - self._stall_bytes_min:
+            return False
+        self.transport.abort()
+        return True
 
     def _disarm(self) -> None:
         if self._stall is not None:

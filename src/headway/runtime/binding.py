@@ -14,6 +14,8 @@ from headway.runtime.engine import InferCall
 
 __all__ = ["Binding", "BoundCall", "bind"]
 
+_PARAMETERS_CHARS_MAX: Final = 64 << 10
+"""Longer ones would not fit the message that takes a batch to its worker."""
 _BUCKETS_MAX: Final = 1024
 """Buckets of one binding whose names are remembered; others are spelled anew each time."""
 
@@ -30,21 +32,27 @@ class BoundCall(NamedTuple):
 class Binding:
     """A signature, prepared for checking calls against it."""
 
-    __slots__ = ("_buckets", "can_batch", "input_names", "output_names", "signature")
+    __slots__ = ("_buckets", "_kinds", "can_batch", "input_names", "output_names", "signature")
 
     def __init__(self, signature: Signature, *, can_batch: bool) -> None:
         self.signature = signature
         self.can_batch = can_batch
         self.input_names = tuple(spec.name for spec in signature.inputs)
         self.output_names = frozenset(spec.name for spec in signature.outputs)
+        self._kinds = tuple(f"{spec.name} {spec.datatype}" for spec in signature.inputs)
         self._buckets: dict[tuple[object, ...], BucketKey] = {}
 
     def bucket_of(self, version: str, shapes: Sequence[tuple[int, ...]]) -> BucketKey:
-        """The bucket of requests without parameters. Cost: a look-up, for shapes met before."""
+        """The bucket of requests without parameters. Cost: a look-up, for shapes met before.
+
+        It names the inputs: after a reload that changed them, those who waited and newcomers must
+        not meet in a batch, which could run for one of them only.
+        """
         key = (version, *shapes)
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = BucketKey("|".join((version, *map(str, shapes))))
+            inputs = (f"{kind} {shape}" for kind, shape in zip(self._kinds, shapes, strict=True))
+            bucket = BucketKey("|".join((version, *inputs)))
             if len(self._buckets) < _BUCKETS_MAX:
                 self._buckets[key] = bucket
         return bucket
@@ -55,7 +63,7 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
 
     Raises:
         InvalidRequestError: an input is missing, unknown, of another datatype or shape; rows
-            differ between inputs; an output is unknown.
+            differ between inputs; an output is unknown; the parameters are too long.
     """
     inputs = _in_order(call, binding)
     row_axis = 1 if binding.can_batch else 0
@@ -86,7 +94,9 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
         )
     bucket = binding.bucket_of(call.version, shapes)
     if call.parameters:
-        bucket = BucketKey(f"{bucket}|{_parameters_key(call.parameters)}")
+        parameters = _parameters_key(call.parameters)
+        payload_bytes += len(parameters)  # they wait, too
+        bucket = BucketKey(f"{bucket}|{parameters}")
     return BoundCall(inputs, rows, bucket, payload_bytes)
 
 
@@ -131,7 +141,13 @@ def _check(tensor: Tensor, spec: TensorSpec) -> None:
 
 def _parameters_key(parameters: Mapping[str, ParameterValue]) -> str:
     """Parameters change the computation, so only requests with equal ones share a batch."""
-    return repr(sorted(parameters.items()))
+    key = repr(sorted(parameters.items()))
+    if len(key) > _PARAMETERS_CHARS_MAX:
+        raise InvalidRequestError(
+            f"the parameters take `{len(key)}` characters",
+            hint=f"{_PARAMETERS_CHARS_MAX} are allowed; send what is longer as an input",
+        )
+    return key
 
 
 def _names(specs: Sequence[TensorSpec]) -> str:

@@ -2,10 +2,18 @@
 
 from dataclasses import replace
 
-from headway.core import SlotOption
+from headway.core import ModelName, RequestArrived, RequestCancelled, RequestId, SlotOption
 from headway.policy import fifo
 from headway.predict import FixedPredictor
-from headway.testing import a_device, a_dispatch, a_kernel, a_model, dispatched, without_timers
+from headway.testing import (
+    a_device,
+    a_dispatch,
+    a_kernel,
+    a_model,
+    a_request,
+    dispatched,
+    without_timers,
+)
 
 MS = 1_000_000
 
@@ -95,6 +103,44 @@ def test_several_that_cannot_run_are_all_skipped():
     talk.arrives(4, model="o")
     talk.arrives(5, model="n")
     assert dispatched(talk.finishes(2)) == [(5,)]
+
+
+def test_due_heap_does_not_grow_below_what_is_more_important():
+    """Buckets that come and go leave nothing behind, also while their offers never surface."""
+    talk = a_kernel("priority")
+    talk.arrives(1)
+    talk.arrives(2)
+    for request_id in range(3, 503):
+        talk.arrives(request_id, bucket=f"shape {request_id}", priority=9)
+        talk.handle(RequestCancelled(request_id=RequestId(request_id)))
+    assert len(talk.kernel.queues[ModelName("m")]._due) < 100
+    assert dispatched(talk.finishes(1)) == [(2,)]
+
+
+def test_buckets_that_cannot_run_are_not_looked_at():
+    """One model's many shapes, waiting for a busy device, cost another model nothing."""
+    compared = []
+
+    class Key(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return int(self) == int(other)
+
+    class ByArrival:
+        def key(self, request):
+            return (Key(request.arrived_at_ns),)
+
+    policy = replace(fifo(FixedPredictor()), ordering=ByArrival())
+    devices = [a_device("cpu:0"), a_device("cpu:1")]
+    talk = a_kernel(policy, devices=devices, models=["m", a_model("n", devices=["cpu:1"])])
+    for request_id in range(1, 50):
+        talk.arrives(request_id, bucket=f"shape {request_id}")
+    compared.clear()
+    arrival = RequestArrived(request=a_request(99, model="n"))
+    assert dispatched(talk.kernel.handle(arrival, talk.now_ns)) == [(99,)]
+    assert len(compared) < 10
 
 
 def test_policy_may_hold_work_back():

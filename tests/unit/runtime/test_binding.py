@@ -107,11 +107,11 @@ def test_call_that_does_not_fit_is_refused(case):
 
 
 def test_call_is_reduced_to_rows_bucket_and_bytes():
-    """Rows are the first dimension; the bucket is version and the other dimensions."""
+    """Rows are the first dimension; the bucket is version, inputs and the other dimensions."""
     found = bound(a(rows=3), b(rows=3))
     assert found.rows == 3
     assert found.payload_bytes == 3 * 2 * 4 + 3 * 5
-    assert found.bucket == BucketKey("|(2,)|()")
+    assert found.bucket == BucketKey("|A FP32 (2,)|B BYTES ()")
 
 
 def test_inputs_take_the_models_order():
@@ -125,7 +125,7 @@ def test_model_without_batch_axis_takes_one_request_as_one_row():
     """The whole shape is then part of the bucket, and nothing must agree."""
     found = bound(a(rows=3), b(rows=2), binding=WHOLE)
     assert found.rows == 1
-    assert found.bucket == BucketKey("|(3, 2)|(2,)")
+    assert found.bucket == BucketKey("|A FP32 (3, 2)|B BYTES (2,)")
 
 
 def test_requests_that_must_not_mix_have_other_buckets():
@@ -142,6 +142,14 @@ def test_requests_that_must_not_mix_have_other_buckets():
     buckets = [bound(a(), b(), **call).bucket for call in calls]
     assert len(set(buckets)) == len(calls)
     assert bound(a(), b(), parameters={"seed": 2, "beam": 1}).bucket == buckets[-1]
+
+
+def test_parameters_are_counted_and_bounded():
+    """What waits with a request is part of its bytes, and cannot grow without a limit."""
+    plain = bound(a(), b()).payload_bytes
+    assert bound(a(), b(), parameters={"text": "x" * 1000}).payload_bytes > plain + 1000
+    with pytest.raises(InvalidRequestError, match="the parameters take"):
+        bound(a(), b(), parameters={"text": "x" * 70_000})
 
 
 def test_known_outputs_in_any_order_are_accepted():

@@ -210,6 +210,26 @@ def test_request_that_the_new_version_does_not_take_fails_alone():
     play(scenario, signature=by_version(v2=signature_of("NEW")), service_ns=15 * MS)
 
 
+def test_request_that_the_new_version_does_not_take_spares_newcomers():
+    """Who asked the old version and who asked the new one never share a batch."""
+
+    async def scenario(rig):
+        await rig.engine.load(ECHO, {})
+        reload = rig.task(rig.engine.load(ECHO, {"version": "2"}))
+        await asyncio.sleep(0)
+        running = rig.infer()
+        await rig.until_ms(11)
+        waiting = rig.infer()
+        await reload
+        newcomer = rig.infer(inputs=[floats("NEW", [[3.0]])])
+        await running
+        with pytest.raises(ExecutorError, match="reloaded and no longer takes what the request"):
+            await waiting
+        assert values_of((await newcomer).outputs[0]) == [3.0]
+
+    play(scenario, signature=by_version(v2=signature_of("NEW")), service_ns=15 * MS)
+
+
 def test_failed_reload_leaves_the_old_version_serving():
     """Only who asked for the reload hears of it."""
 
