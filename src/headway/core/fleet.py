@@ -10,8 +10,7 @@ from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIn
 from headway.core.params import DeviceParams
 from headway.core.ports import SlotOption
 from headway.core.request import SlotClass
-from headway.core.timers import Timer
-from headway.core.waiting import Entry, TimerItem
+from headway.core.waiting import Entry
 from headway.errors import InvalidTransitionError
 
 __all__ = [
@@ -131,7 +130,8 @@ class Batch:
 
     __slots__ = (
         "batch_id",
-        "hang",
+        "hung_at_ns",
+        "is_given_up",
         "live_count",
         "members",
         "model",
@@ -154,7 +154,10 @@ class Batch:
         self.rows = 0
         self.live_count = 0
         self.started_at_ns = 0
-        self.hang: Timer[TimerItem] | None = None
+        self.hung_at_ns = 0
+        """From then on it is taken for hung."""
+        self.is_given_up = False
+        """Its worker was to be replaced."""
 
     def add(self, entry: Entry) -> None:
         """Take one more member, behind the others."""

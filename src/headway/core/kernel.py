@@ -57,11 +57,12 @@ from headway.core.request import (
 )
 from headway.core.room import FULL, WaitingRoom
 from headway.core.timers import TimerQueue
-from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
+from headway.core.waiting import Bucket, Entry, HangCheck, ModelQueue, TimerItem
 
 __all__ = ["Kernel"]
 
 _RUNNING = RequestState.RUNNING
+_HANG_CHECK = HangCheck()
 _BARREN_MAX = 16
 """Then one is started all the same: a floor measured too high must be able to come down."""
 
@@ -88,6 +89,7 @@ class Kernel:
         self.armed_at_ns: int | None = None
         """The instant of the last `SetTimer`, until it fires."""
         self._batch_seq = 0
+        self._hang_at_ns: int | None = None
 
     def handle(self, event: Event, now_ns: int) -> list[Command]:
         """Take one fact, change state, say what to do.
@@ -279,7 +281,8 @@ class Kernel:
         if is_low:
             batch.slot_class = SlotClass.LOW
         self.fleet.start(batch, self.now_ns)
-        batch.hang = self.timers.push(self.now_ns + queue.params.batch_ns_max, batch)
+        batch.hung_at_ns = self.now_ns + queue.params.batch_ns_max
+        self._watch_for_hang(batch.hung_at_ns)
         out.append(
             Dispatch(
                 batch_id=batch.batch_id,
@@ -329,8 +332,6 @@ class Kernel:
 
     def _free(self, batch: Batch, out: list[Command]) -> None:
         """Give the slot back and use it."""
-        if batch.hang is not None:
-            self.timers.cancel(batch.hang)
         self.fleet.finish(batch)
         self.lifecycle.settle(self.queues, out)
         if self.room.count:
@@ -369,15 +370,33 @@ class Kernel:
                 item.linger = None
                 if item.count and not item.is_due:
                     item.model.mark_due(item)
-            elif isinstance(item, Batch):
-                item.hang = None
-                out.append(
-                    ReplaceWorker(replica_id=item.replica.replica_id, batch_id=item.batch_id)
-                )
+            elif isinstance(item, HangCheck):
+                self._check_for_hang(out)
             else:
                 self.lifecycle.restart(item, out)
         if self.room.count and self.fleet.free_slots:
             self._dispatch(out)
+
+    def _watch_for_hang(self, at_ns: int) -> None:
+        """Have one timer at the earliest instant at which a running batch is taken for hung."""
+        armed_at_ns = self._hang_at_ns
+        if armed_at_ns is None or at_ns < armed_at_ns:
+            self._hang_at_ns = at_ns
+            self.timers.push(at_ns, _HANG_CHECK)
+
+    def _check_for_hang(self, out: list[Command]) -> None:
+        """Have the workers of hung batches replaced, each once, and look again when next due."""
+        if self._hang_at_ns is None or self._hang_at_ns > self.now_ns:
+            return
+        self._hang_at_ns = None
+        for batch in self.fleet.batches.values():
+            if batch.is_given_up:
+                continue
+            if batch.hung_at_ns > self.now_ns:
+                self._watch_for_hang(batch.hung_at_ns)
+                continue
+            batch.is_given_up = True
+            out.append(ReplaceWorker(replica_id=batch.replica.replica_id, batch_id=batch.batch_id))
 
     def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
         match event:
@@ -454,8 +473,6 @@ class Kernel:
         for batch in batches:
             for entry in members_alive(batch):
                 self._fail(entry, "worker_lost", event.message, out)
-            if batch.hang is not None:
-                self.timers.cancel(batch.hang)
             self.fleet.finish(batch)
         for model in hopeless:
             self._abandon_model(model, event.message, out)

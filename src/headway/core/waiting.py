@@ -8,7 +8,7 @@ important always lies above it, is swept out once it outnumbers what is alive.
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from headway.core.names import BucketKey, ReplicaId
 from headway.core.params import ModelParams
@@ -25,7 +25,7 @@ from headway.errors import InvalidTransitionError
 if TYPE_CHECKING:
     from headway.core.fleet import Batch
 
-__all__ = ["Bucket", "Entry", "ModelQueue", "TimerItem"]
+__all__ = ["Bucket", "Entry", "HangCheck", "ModelQueue", "TimerItem"]
 
 _WAITING = RequestState.WAITING
 _SPARE_COUNT = 64
@@ -330,5 +330,9 @@ class ModelQueue:
         heapify(self._due)
 
 
-TimerItem = Union[Entry, Bucket, "Batch", ReplicaId]
-"""What the kernel's own timers point at: expiry, linger, a hung batch, a replica's restart."""
+class HangCheck:
+    """The timer that looks for hung batches; there is one for all of them."""
+
+
+TimerItem = Entry | Bucket | HangCheck | ReplicaId
+"""What the kernel's own timers point at: expiry, linger, hung batches, a replica's restart."""

@@ -16,7 +16,7 @@ __all__ = ["Binding", "BoundCall", "bind"]
 
 _PARAMETERS_CHARS_MAX: Final = 64 << 10
 """Longer ones would not fit the message that takes a batch to its worker."""
-_BUCKETS_MAX: Final = 1024
+_LAYOUTS_MAX: Final = 1024
 """Buckets of one binding whose names are remembered; others are spelled anew each time."""
 
 
@@ -29,10 +29,19 @@ class BoundCall(NamedTuple):
     payload_bytes: int
 
 
+class Layout(NamedTuple):
+    """What a call's names, datatypes and shapes come to, once they were found to fit."""
+
+    order: tuple[int, ...] | None
+    """Where each of the model's inputs stands in the call; None when they stand in order."""
+    rows: int
+    bucket: BucketKey
+
+
 class Binding:
     """A signature, prepared for checking calls against it."""
 
-    __slots__ = ("_buckets", "_kinds", "can_batch", "input_names", "output_names", "signature")
+    __slots__ = ("_kinds", "_layouts", "can_batch", "input_names", "output_names", "signature")
 
     def __init__(self, signature: Signature, *, can_batch: bool) -> None:
         self.signature = signature
@@ -40,22 +49,40 @@ class Binding:
         self.input_names = tuple(spec.name for spec in signature.inputs)
         self.output_names = frozenset(spec.name for spec in signature.outputs)
         self._kinds = tuple(f"{spec.name} {spec.datatype}" for spec in signature.inputs)
-        self._buckets: dict[tuple[object, ...], BucketKey] = {}
+        self._layouts: dict[tuple[object, ...], Layout] = {}
 
-    def bucket_of(self, version: str, shapes: Sequence[tuple[int, ...]]) -> BucketKey:
-        """The bucket of requests without parameters. Cost: a look-up, for shapes met before.
+    def layout_of(self, call: InferCall) -> Layout:
+        """Check a call's inputs. Cost: a look-up, for names and shapes met before.
 
-        It names the inputs: after a reload that changed them, those who waited and newcomers must
-        not meet in a batch, which could run for one of them only.
+        Raises:
+            InvalidRequestError: they do not fit the model.
         """
-        key = (version, *shapes)
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            inputs = (f"{kind} {shape}" for kind, shape in zip(self._kinds, shapes, strict=True))
-            bucket = BucketKey("|".join((version, *inputs)))
-            if len(self._buckets) < _BUCKETS_MAX:
-                self._buckets[key] = bucket
-        return bucket
+        key = (call.version, *[(t.name, t.datatype, t.shape) for t in call.inputs])
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._checked(call)
+            if len(self._layouts) < _LAYOUTS_MAX:
+                self._layouts[key] = layout
+        return layout
+
+    def _checked(self, call: InferCall) -> Layout:
+        """Check a call of a kind not met before.
+
+        The bucket names the inputs: after a reload that changed them, those who waited and
+        newcomers must not meet in a batch, which could run for one of them only.
+        """
+        inputs = _in_order(call, self)
+        for tensor, spec in zip(inputs, self.signature.inputs, strict=True):
+            _check(tensor, spec)
+        row_axis = 1 if self.can_batch else 0
+        rows = _rows_of(inputs) if row_axis else 1
+        shapes = (tensor.shape[row_axis:] for tensor in inputs)
+        kinds = (f"{kind} {shape}" for kind, shape in zip(self._kinds, shapes, strict=True))
+        given = [tensor.name for tensor in call.inputs]
+        order = tuple(given.index(name) for name in self.input_names)
+        is_in_order = order == tuple(range(len(order)))
+        bucket = BucketKey("|".join((call.version, *kinds)))
+        return Layout(None if is_in_order else order, rows, bucket)
 
 
 def bind(call: InferCall, binding: Binding) -> BoundCall:
@@ -65,39 +92,39 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
         InvalidRequestError: an input is missing, unknown, of another datatype or shape; rows
             differ between inputs; an output is unknown; the parameters are too long.
     """
-    inputs = _in_order(call, binding)
-    row_axis = 1 if binding.can_batch else 0
-    rows = 1
-    payload_bytes = 0
-    shapes: list[tuple[int, ...]] = []
-    for index, (tensor, spec) in enumerate(zip(inputs, binding.signature.inputs, strict=True)):
-        _check(tensor, spec)
-        if row_axis:
-            if index and tensor.shape[0] != rows:
-                raise InvalidRequestError(
-                    f"input `{tensor.name}` has `{tensor.shape[0]}` rows,"
-                    f" `{inputs[0].name}` has `{rows}`",
-                    hint="the first dimension of every input is the batch and must agree",
-                )
-            rows = tensor.shape[0]
-        payload_bytes += tensor.size_bytes
-        shapes.append(tensor.shape[row_axis:])
-    if rows < 1:
-        raise InvalidRequestError(
-            f"the request has `{rows}` rows", hint="send at least one row in the first dimension"
-        )
+    order, rows, bucket = binding.layout_of(call)
+    inputs = tuple(call.inputs) if order is None else tuple(call.inputs[i] for i in order)
+    payload_bytes = sum([tensor.size_bytes for tensor in inputs])
     if call.outputs and not binding.output_names.issuperset(call.outputs):
         unknown = min(set(call.outputs) - binding.output_names)
         raise InvalidRequestError(
             f"model `{call.model}` has no output `{unknown}`",
             hint=f"its outputs are {_names(binding.signature.outputs)}",
         )
-    bucket = binding.bucket_of(call.version, shapes)
     if call.parameters:
         parameters = _parameters_key(call.parameters)
         payload_bytes += len(parameters)  # they wait, too
         bucket = BucketKey(f"{bucket}|{parameters}")
     return BoundCall(inputs, rows, bucket, payload_bytes)
+
+
+def _rows_of(inputs: Sequence[Tensor]) -> int:
+    """Rows of a batching model's call; 1 for a model without inputs."""
+    if not inputs:
+        return 1
+    rows = inputs[0].shape[0]
+    for tensor in inputs[1:]:
+        if tensor.shape[0] != rows:
+            raise InvalidRequestError(
+                f"input `{tensor.name}` has `{tensor.shape[0]}` rows,"
+                f" `{inputs[0].name}` has `{rows}`",
+                hint="the first dimension of every input is the batch and must agree",
+            )
+    if rows < 1:
+        raise InvalidRequestError(
+            f"the request has `{rows}` rows", hint="send at least one row in the first dimension"
+        )
+    return rows
 
 
 def _in_order(call: InferCall, binding: Binding) -> tuple[Tensor, ...]:
