@@ -62,12 +62,13 @@ FAILURES = (
 def headway_config(port: int) -> str:
     """The YAML that `headway serve` reads: an echo model in one worker process.
 
-    One slot a core, for a second one only makes smaller batches of a model that takes no time.
+    One slot a core, for a second one only makes smaller batches of a model that takes no time; and
+    not pinned, for there is no neighbour whose share of a core would have to be known.
     """
     model = harness.BENCHMARKS.parent / "examples" / "echo_model.py"
     return f"""\
 server: {{host: 127.0.0.1, port: {port}}}
-devices: [{{name: "cpu:0", slots_per_core: 1}}]
+devices: [{{name: "cpu:0", slots_per_core: 1, pin: false}}]
 models:
   - name: echo
     path: {model}:Echo
