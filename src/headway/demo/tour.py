@@ -145,26 +145,28 @@ def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> Non
         screen.say(others, style="yellow")
     screen.show_places({"plot": options.plot, "configuration": options.config})
     if not options.is_kept:
-        screen.show_commands(
-            "Try it yourself:",
-            [f"headway serve {options.config}", curl_command(options.cache, options.models, url)],
-        )
+        screen.show_commands("Try it yourself:", [f"headway serve {options.config}"])
+        _show_ways_to_ask(options, url, screen)
 
 
 def hold(options: DemoOptions, screen: Screen) -> None:
     """Serve until the user has had enough, which is no error."""
     tour = _Tour(options, screen)
     with tour.serve("priority") as server:
-        asked = (options.cache, options.models, server.url)
-        screen.show_commands("Try it from another terminal:", [curl_command(*asked)])
-        if code := tritonclient_code(*asked):
-            screen.show_commands("Or from Python:", code)
+        _show_ways_to_ask(options, server.url, screen)
         screen.say()
         screen.say("Serving until Ctrl-C.")
         try:
             server.wait()
         except KeyboardInterrupt:
             screen.say()
+
+
+def _show_ways_to_ask(options: DemoOptions, url: str, screen: Screen) -> None:
+    asked = (options.cache, options.models, url)
+    screen.show_commands("Then, from another terminal:", [curl_command(*asked)])
+    if code := tritonclient_code(*asked):
+        screen.show_commands("Or from Python:", code)
 
 
 class _Tour:
