@@ -240,7 +240,10 @@ class Fleet:
 
         Cost: O(replicas of the model), to spare whoever asks a look at each of its buckets.
         """
-        return any(r.device.free for r in self.by_model.get(model, ()) if r.state in _TAKING)
+        for replica in self.by_model.get(model, ()):
+            if replica.device.free and replica.state in _TAKING:
+                return True
+        return False
 
     def options(self, model: ModelName, version: str) -> list[SlotOption]:
         """Free slots for a batch of a model; a version that is asked for may be draining."""

@@ -86,7 +86,7 @@ class Lifecycle:
 
     def takes(self, model: ModelName, version: str) -> bool:
         """New work may come: it is not closing, and has or will have the version asked for."""
-        if self.is_closing(model):
+        if self._closing and self.is_closing(model):
             return False
         return not version or any(
             r.version == version and r.state in _HOPEFUL
