@@ -4,6 +4,7 @@ The one place that knows which class stands behind which port. No decisions are 
 """
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +263,10 @@ async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
     server.engine.crash.add_done_callback(lambda _: stop.asked.set())
     try:
         if await _start(server, stop):
+            # What is alive now stays: the collector need not walk it again and again, which with
+            # many requests waiting stops the loop for longer than an urgent one has.
+            gc.collect()
+            gc.freeze()
             _log.info("ready on %s", server.url)
             if ready is not None:
                 ready(server)

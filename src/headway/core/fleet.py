@@ -75,11 +75,13 @@ class Replica:
     """One loaded copy of a model on one device."""
 
     __slots__ = (
+        "blame_count",
         "device",
         "has_served",
         "is_current",
         "is_last_of_version",
         "is_unloading",
+        "load_seq",
         "loss_count",
         "model",
         "replica_id",
@@ -99,6 +101,10 @@ class Replica:
         self.running = 0
         self.loss_count = 0
         """Losses since a batch last finished here; sets the restart delay."""
+        self.load_seq = 0
+        """Order of its last load; a worker loads one after another, in this order."""
+        self.blame_count = 0
+        """Losses of its worker while it was the one being loaded, since it was ready."""
         self.has_served = False
         """It was ready once, so a failure to come back is retried."""
         self.is_current = False
@@ -234,7 +240,10 @@ class Fleet:
 
         Cost: O(replicas of the model), to spare whoever asks a look at each of its buckets.
         """
-        return any(r.device.free for r in self.by_model.get(model, ()) if r.state in _TAKING)
+        for replica in self.by_model.get(model, ()):
+            if replica.device.free and replica.state in _TAKING:
+                return True
+        return False
 
     def options(self, model: ModelName, version: str) -> list[SlotOption]:
         """Free slots for a batch of a model; a version that is asked for may be draining."""

@@ -209,7 +209,7 @@ class Kernel:
         heads = [head for queue in queues if (head := queue.due_head()) is not None]
         if not heads:
             return False
-        _, first = min(heads)
+        _, first = heads[0] if len(heads) == 1 else min(heads)
         if self._try_start(first, out):
             return True
         rest = sorted(pair for queue in queues for pair in queue.due_buckets())
@@ -292,7 +292,7 @@ class Kernel:
                 slot=choice.slot,
                 slot_class=batch.slot_class,
                 rows=batch.rows,
-                request_ids=tuple(e.request.request_id for e in entries),
+                request_ids=tuple([e.request.request_id for e in entries]),
             )
         )
 

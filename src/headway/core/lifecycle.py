@@ -29,7 +29,7 @@ from headway.core.waiting import Bucket, Entry, ModelQueue, TimerItem
 __all__ = ["Lifecycle"]
 
 _LOSSES_BEFORE_READY_MAX = 3
-"""A replica that never served and whose worker dies this often is given up."""
+"""A replica that never served and on whose load its worker dies this often is given up."""
 
 _STARTING = (ReplicaState.LOADING, ReplicaState.WARMING)
 _HOPEFUL = (ReplicaState.READY, *_STARTING, ReplicaState.LOST)
@@ -51,7 +51,16 @@ class Lifecycle:
     unload ends when the load takes over, and goes on when the load fails.
     """
 
-    __slots__ = ("_closing", "_draining", "_fleet", "_loads", "_params", "_replica_seq", "_timers")
+    __slots__ = (
+        "_closing",
+        "_draining",
+        "_fleet",
+        "_load_seq",
+        "_loads",
+        "_params",
+        "_replica_seq",
+        "_timers",
+    )
 
     def __init__(self, params: KernelParams, fleet: Fleet, timers: TimerQueue[TimerItem]) -> None:
         self._params = params
@@ -61,6 +70,7 @@ class Lifecycle:
         self._draining: dict[ReplicaId, Replica] = {}
         self._closing: dict[ModelName, ModelQueue] = {}
         self._replica_seq = 0
+        self._load_seq = 0
 
     def is_closing(self, model: ModelName) -> bool:
         """An unload was asked for, has not ended, and no later load has overtaken it."""
@@ -76,7 +86,7 @@ class Lifecycle:
 
     def takes(self, model: ModelName, version: str) -> bool:
         """New work may come: it is not closing, and has or will have the version asked for."""
-        if self.is_closing(model):
+        if self._closing and self.is_closing(model):
             return False
         return not version or any(
             r.version == version and r.state in _HOPEFUL
@@ -107,7 +117,7 @@ class Lifecycle:
             replica = Replica(ReplicaId(self._replica_seq), params.name, params.version, device)
             self._fleet.add(replica)
             load.replicas.append(replica)
-            out.append(_load_command(replica))
+            self._begin_load(replica, out)
 
     def unload(self, queue: ModelQueue, out: list[Command]) -> None:
         """Close a model; `settle` drains its replicas once nothing waits for it."""
@@ -133,6 +143,7 @@ class Lifecycle:
             return None
         replica.step(ReplicaStep.WARM)
         replica.has_served = True
+        replica.blame_count = 0
         load = self._loads.get(replica.model)
         if load is None or replica not in load.replicas:
             return None
@@ -163,6 +174,9 @@ class Lifecycle:
         ids = {replica.replica_id for replica in lost}
         batches = [b for b in self._fleet.batches.values() if b.replica.replica_id in ids]
         hopeless: list[ModelName] = []
+        starting = [r for r in lost if r.state in _STARTING]
+        # The others only wait for their turn to load, and have done nothing.
+        being_loaded = min(starting, key=lambda r: r.load_seq, default=None)
         for replica in lost:
             if replica.state in (ReplicaState.LOST, ReplicaState.STOPPED):
                 continue
@@ -170,7 +184,9 @@ class Lifecycle:
                 self._stop(replica, ReplicaStep.LOSE)
                 continue
             self._retry_later(replica, now_ns)
-            if not replica.has_served and replica.loss_count >= _LOSSES_BEFORE_READY_MAX:
+            if replica is being_loaded:
+                replica.blame_count += 1
+            if not replica.has_served and replica.blame_count >= _LOSSES_BEFORE_READY_MAX:
                 replica.step(ReplicaStep.DRAIN)
                 self._fleet.forget(replica)
                 model = self._load_lost(replica, message, out)
@@ -183,7 +199,7 @@ class Lifecycle:
         replica = self._fleet.replicas.get(replica_id)
         if replica is not None and replica.state is ReplicaState.LOST:
             replica.step(ReplicaStep.RESTART)
-            out.append(_load_command(replica))
+            self._begin_load(replica, out)
 
     def stopped(self, replica_id: ReplicaId) -> None:
         """A drained replica is out of memory."""
@@ -212,6 +228,18 @@ class Lifecycle:
                     out.append(ConcludeUnload(model=model))
                 elif any(not r.is_unloading and not r.running for r in self._fleet.of(model)):
                     self.settle(queues, out)
+
+    def _begin_load(self, replica: Replica, out: list[Command]) -> None:
+        self._load_seq += 1
+        replica.load_seq = self._load_seq
+        out.append(
+            LoadReplica(
+                replica_id=replica.replica_id,
+                model=replica.model,
+                version=replica.version,
+                device=replica.device.name,
+            )
+        )
 
     def _switch(self, load: _Load, out: list[Command]) -> None:
         del self._loads[load.params.name]
@@ -263,15 +291,6 @@ class Lifecycle:
         )
         replica.loss_count += 1
         self._timers.push(now_ns + delay_ns, replica.replica_id)
-
-
-def _load_command(replica: Replica) -> LoadReplica:
-    return LoadReplica(
-        replica_id=replica.replica_id,
-        model=replica.model,
-        version=replica.version,
-        device=replica.device.name,
-    )
 
 
 def _is_wanted(replica: Replica, queue: ModelQueue | None) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from headway.core.names import DeviceName, ModelName, ReplicaId, SlotIndex
 from headway.core.params import ModelParams
 from headway.core.request import Request
@@ -42,7 +44,7 @@ class BucketView(Protocol):
         """No waiting request has an earlier deadline than this."""
 
 
-class LoadView(NamedTuple):
+class LoadView(Struct, frozen=True, gc=False):
     """How full things are when a request arrives."""
 
     waiting_requests: int
@@ -51,7 +53,7 @@ class LoadView(NamedTuple):
     free_slots: int
 
 
-class SlotOption(NamedTuple):
+class SlotOption(Struct, frozen=True, gc=False):
     """One free slot that a replica of the model may use now."""
 
     replica_id: ReplicaId

@@ -28,6 +28,7 @@ class SlotClass(StrEnum):
 
     HIGH = "high"
     LOW = "low"
+    __hash__ = str.__hash__
 
 
 class Stage(StrEnum):
@@ -74,6 +75,8 @@ class RequestState(StrEnum):
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    # Members key tables on the hot path, and Enum's own hash is a call into Python.
+    __hash__ = str.__hash__
 
 
 class RequestStep(StrEnum):
@@ -87,6 +90,7 @@ class RequestStep(StrEnum):
     EXPIRE = "expire"
     CANCEL = "cancel"
     FAIL = "fail"
+    __hash__ = str.__hash__
 
 
 _S = RequestState

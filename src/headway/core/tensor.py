@@ -35,6 +35,7 @@ class Datatype(StrEnum):
     FP32 = "FP32"
     FP64 = "FP64"
     BYTES = "BYTES"
+    __hash__ = str.__hash__  # members key tables on the hot path; Enum's own is a call into Python
 
     @property
     def item_bytes(self) -> int | None:

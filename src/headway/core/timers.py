@@ -55,7 +55,9 @@ class TimerQueue(Generic[T]):
         if timer.item is None:
             return
         timer.item = None
-        self._forget_one()
+        self._live_count = live_count = self._live_count - 1
+        if len(self._heap) > 2 * live_count + _SPARE_COUNT:
+            self._sweep()
 
     def head_at_ns(self) -> int | None:
         """Instant of the earliest live item, or None."""
@@ -74,7 +76,9 @@ class TimerQueue(Generic[T]):
             item = timer.item
             if item is not None:
                 timer.item = None
-                self._forget_one()
+                self._live_count = live_count = self._live_count - 1
+                if len(heap) > 2 * live_count + _SPARE_COUNT:
+                    self._sweep()
                 return at_ns, item
         return None
 
@@ -86,9 +90,7 @@ class TimerQueue(Generic[T]):
         popped = self.pop()
         return None if popped is None else popped[1]
 
-    def _forget_one(self) -> None:
-        """One live entry less; sweep when the dead outnumber the living."""
-        self._live_count = live_count = self._live_count - 1
-        if len(self._heap) > 2 * live_count + _SPARE_COUNT:
-            self._heap = [entry for entry in self._heap if entry[2].item is not None]
-            heapify(self._heap)
+    def _sweep(self) -> None:
+        """Drop the dead once they outnumber the living."""
+        self._heap = [entry for entry in self._heap if entry[2].item is not None]
+        heapify(self._heap)

@@ -12,6 +12,7 @@ from other requests.
 Knows `Engine` and its errors. Refuses to know queues, workers and policies.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from typing import Final, NamedTuple
@@ -51,6 +52,8 @@ _log: Final = logging.getLogger(__name__)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"content-encoding"
 _ACCEPT: Final = b"accept-encoding"
+_THREAD_BYTES_MIN: Final = 1 << 20
+"""From here on bodies are decoded in a thread, so that other requests get their turn meanwhile."""
 _STATUSES: Final = (200, 400, 403, 404, 405, 413, 429, 499, 500, 501, 503, 504)
 _EXPECT: Final = b"expect"
 _LENGTH_DIGITS_MAX: Final = 9
@@ -148,7 +151,10 @@ class OipRest:
         body = await read_body(receive, self._body_bytes_max, headers.get(_LENGTH))
         if _CODING in headers:
             body = await decompress(body, headers[_CODING], self._body_bytes_max)
-        decoded = self._decode(body, path, arrived_at_ns, headers)
+        if len(body) < _THREAD_BYTES_MIN:
+            decoded = self._decode(body, path, arrived_at_ns, headers)
+        else:
+            decoded = await asyncio.to_thread(self._decode, body, path, arrived_at_ns, headers)
         del body  # what waits is counted by its tensors, so no more than those may be kept
         with self._watch.over(receive):
             reply = await engine.infer(decoded.call)

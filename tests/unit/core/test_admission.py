@@ -6,6 +6,7 @@ import pytest
 
 from headway.core import (
     DrainStarted,
+    LoadView,
     Refusal,
     Reject,
     RejectReason,
@@ -137,7 +138,7 @@ def test_policy_may_refuse():
 
     class Closed:
         def refuse(self, request, load, now_ns):
-            assert load == (0, 0, 1, 1)
+            assert load == LoadView(0, 0, 1, 1)
             return Refusal(7 * MS)
 
     policy = replace(fifo(FixedPredictor()), admission=Closed())

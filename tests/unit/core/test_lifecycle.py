@@ -454,6 +454,19 @@ def test_worker_that_dies_on_every_load_is_given_up():
     assert without_timers(talk.wakes(at="20s")) == []
 
 
+def test_model_that_waits_for_its_load_is_not_blamed_for_another():
+    """A worker loads one model after another; only the one being loaded can have killed it."""
+    talk = a_kernel(models=[])
+    talk.handle(asks_to_load())
+    talk.handle(asks_to_load(name="n"))
+    for _ in range(2):
+        talk.handle(lost(1, 2))
+        talk.wakes()
+    assert without_timers(talk.handle(lost(1, 2))) == [concluded(error="killed")]
+    assert list(talk.kernel.queues) == ["n"]
+    assert [c.replica_id for c in without_timers(talk.wakes())] == [2]
+
+
 def test_reload_whose_worker_always_dies_keeps_the_old_one():
     """Giving a reload up is no loss for the model that serves."""
     talk = a_kernel(
