@@ -31,7 +31,7 @@ fmt: $(VENV)/.stamp-dev
 	$(BIN)/python -m ruff check --fix .
 
 bench-quick: $(VENV)/.stamp-dev
-	@for name in kernel simulator memory executor_roundtrip overload; do \
+	@for name in values kernel simulator memory executor_roundtrip overload; do \
 	  echo "== $$name"; $(BIN)/python benchmarks/$$name.py --quick || exit 1; \
 	done
 

@@ -1,0 +1,26 @@
+"""Figures in pages that are not generated are those of the results files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ASGI = json.loads((ROOT / "benchmarks/results/asgi_servers.json").read_text("utf-8"))
+SERVERS = sorted({row["server"] for row in ASGI["rows"]})
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_decision_on_the_http_server_quotes_its_results(server: str) -> None:
+    """ADR 0006's table has the requests a second that the results file has."""
+    page = (ROOT / "docs/internals/adr/0006-asgi-server.md").read_text("utf-8")
+    rows = [row for row in ASGI["rows"] if row["server"] == server]
+    rps = " / ".join(f"{row['rps']:,.0f}" for row in sorted(rows, key=lambda r: r["connections"]))
+    assert rps in page
+
+
+def test_decision_on_values_quotes_its_results() -> None:
+    """ADR 0007 has the nanoseconds that the results file has."""
+    page = (ROOT / "docs/internals/adr/0007-structs-for-events.md").read_text("utf-8")
+    rows = json.loads((ROOT / "benchmarks/results/values.json").read_text("utf-8"))["rows"]
+    assert [row["kind"] for row in rows if f"{row['ns_each']:,} ns" not in page] == []
