@@ -49,11 +49,20 @@ class Fault(NamedTuple):
     device: DeviceName
 
 
-class _Running(NamedTuple):
-    """A batch that runs: where, and since when."""
+class _Running:
+    """A batch that runs: where, since when, and the timer of its end."""
 
-    replica_id: ReplicaId
-    started_at_ns: int
+    __slots__ = ("batch_id", "end", "replica_id", "started_at_ns")
+
+    def __init__(self, batch_id: BatchId, replica_id: ReplicaId, started_at_ns: int) -> None:
+        self.batch_id = batch_id
+        self.replica_id = replica_id
+        self.started_at_ns = started_at_ns
+        self.end: Timer[_Item] | None = None
+
+
+_Item = Event | Request | Fault | _Running
+"""What stands in the queue: facts to post, arrivals, faults, and batches at their end."""
 
 
 class World:
@@ -81,13 +90,12 @@ class World:
         self._executor = executor
         self._observe = observe
         self._load_ns = load_ns
-        self._queue: TimerQueue[Event | Request | Fault] = TimerQueue()
-        self._ends: dict[BatchId, Timer[Event | Request | Fault]] = {}
-        self._loads: dict[ReplicaId, tuple[Timer[Event | Request | Fault], ...]] = {}
+        self._queue: TimerQueue[_Item] = TimerQueue()
+        self._loads: dict[ReplicaId, tuple[Timer[_Item], ...]] = {}
         self._replica_device: dict[ReplicaId, DeviceName] = {}
         """Replicas that a worker holds."""
         self._running: dict[BatchId, _Running] = {}
-        self._wake: Timer[Event | Request | Fault] | None = None
+        self._wake: Timer[_Item] | None = None
         self._arrivals: Iterator[Request] = iter(())
 
     def load(self, models: Iterable[ModelParams]) -> None:
@@ -121,8 +129,8 @@ class World:
             if isinstance(item, Request):
                 self._pull()
                 self._post(RequestArrived(request=item))
-            elif isinstance(item, BatchFinished):
-                self._end(item.batch_id)
+            elif isinstance(item, _Running):
+                self._end(item)
             elif isinstance(item, Fault):
                 self._lose(item.device, "simulated worker loss")
             else:
@@ -142,16 +150,16 @@ class World:
             failure = BatchFailed(batch_id=batch_id, code="worker_lost", message=message)
             self._queue.push(self.now_ns, failure)
             return
-        self._running[batch_id] = _Running(replica_id, self.now_ns)
+        self._running[batch_id] = _Running(batch_id, replica_id, self.now_ns)
         self._move_ends(self._executor.start(dispatch, self.now_ns))
 
-    def _end(self, batch_id: BatchId) -> None:
-        execution_ns = self.now_ns - self._running[batch_id].started_at_ns
+    def _end(self, running: _Running) -> None:
+        batch_id = running.batch_id
         self._forget(batch_id)
+        execution_ns = self.now_ns - running.started_at_ns
         self._post(BatchFinished(batch_id=batch_id, execution_ns=execution_ns))
 
     def _forget(self, batch_id: BatchId) -> None:
-        del self._ends[batch_id]
         del self._running[batch_id]
         self._move_ends(self._executor.end(batch_id, self.now_ns))
 
@@ -181,15 +189,10 @@ class World:
 
     def _move_ends(self, finishes: Iterable[tuple[BatchId, int]]) -> None:
         for batch_id, at_ns in finishes:
-            earlier = self._ends.get(batch_id)
-            if earlier is not None:
-                event = earlier.item
-                self._queue.cancel(earlier)
-            else:
-                event = None
-            self._ends[batch_id] = self._queue.push(
-                at_ns, BatchFinished(batch_id=batch_id) if event is None else event
-            )
+            running = self._running[batch_id]
+            if running.end is not None:
+                self._queue.cancel(running.end)
+            running.end = self._queue.push(at_ns, running)
 
     def _load(self, command: LoadReplica) -> None:
         replica_id = command.replica_id
@@ -209,9 +212,10 @@ class World:
     def _lose(self, device: DeviceName, message: str) -> None:
         """The device's worker is gone: its batches never end, its replicas are lost."""
         replicas = tuple(r for r, d in self._replica_device.items() if d == device)
-        for batch_id in [b for b, r in self._running.items() if r.replica_id in replicas]:
-            self._queue.cancel(self._ends[batch_id])
-            self._forget(batch_id)
+        for running in [r for r in self._running.values() if r.replica_id in replicas]:
+            if running.end is not None:
+                self._queue.cancel(running.end)
+            self._forget(running.batch_id)
         for replica_id in replicas:
             self._leave(replica_id)
         self._queue.push(self.now_ns, ReplicasLost(replica_ids=replicas, message=message))
