@@ -6,6 +6,8 @@ A replica's life is the table `REPLICA_TRANSITIONS`; this file knows no request.
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIndex
 from headway.core.params import DeviceParams
 from headway.core.ports import SlotOption
@@ -131,39 +133,22 @@ class Replica:
         self.state = after
 
 
-class Batch:
+class Batch(Struct, eq=False):
     """Requests that run together. Members that ended early stay, so that rows keep their place."""
 
-    __slots__ = (
-        "batch_id",
-        "hung_at_ns",
-        "is_given_up",
-        "live_count",
-        "members",
-        "model",
-        "replica",
-        "rows",
-        "slot",
-        "slot_class",
-        "started_at_ns",
-    )
-
-    def __init__(
-        self, batch_id: BatchId, model: ModelName, replica: Replica, slot: SlotIndex
-    ) -> None:
-        self.batch_id = batch_id
-        self.model = model
-        self.replica = replica
-        self.slot = slot
-        self.slot_class = SlotClass.HIGH
-        self.members: list[Entry] = []
-        self.rows = 0
-        self.live_count = 0
-        self.started_at_ns = 0
-        self.hung_at_ns = 0
-        """From then on it is taken for hung."""
-        self.is_given_up = False
-        """Its worker was to be replaced."""
+    batch_id: BatchId
+    model: ModelName
+    replica: Replica
+    slot: SlotIndex
+    slot_class: SlotClass = SlotClass.HIGH
+    members: list[Entry] = []
+    rows: int = 0
+    live_count: int = 0
+    started_at_ns: int = 0
+    hung_at_ns: int = 0
+    """From then on it is taken for hung."""
+    is_given_up: bool = False
+    """Its worker was to be replaced."""
 
     def add(self, entry: Entry) -> None:
         """Take one more member, behind the others."""

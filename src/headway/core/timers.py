@@ -7,6 +7,8 @@ sequence number, and two drivers that push in the same order pop in the same ord
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct
+
 __all__ = ["Timer", "TimerQueue"]
 
 T = TypeVar("T")
@@ -15,13 +17,11 @@ _SPARE_COUNT: Final = 64
 """Cancelled entries that are never worth a sweep."""
 
 
-class Timer(Generic[T]):
-    """One scheduled item; ``item`` is None once it was taken or cancelled."""
+class Timer(Struct, Generic[T], eq=False):
+    """One scheduled item."""
 
-    __slots__ = ("item",)
-
-    def __init__(self, item: T) -> None:
-        self.item: T | None = item
+    item: T | None
+    """None once it was taken or cancelled."""
 
 
 class TimerQueue(Generic[T]):
@@ -45,7 +45,7 @@ class TimerQueue(Generic[T]):
     def push(self, at_ns: int, item: T) -> Timer[T]:
         """Schedule an item; the returned timer can be cancelled."""
         self._seq = seq = self._seq + 1
-        timer = Timer(item)
+        timer: Timer[T] = Timer(item)
         heappush(self._heap, (at_ns, seq, timer))
         self._live_count += 1
         return timer

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from headway.core.names import BucketKey, ReplicaId
 from headway.core.params import ModelParams
 from headway.core.request import (
@@ -32,19 +34,16 @@ _SPARE_COUNT = 64
 """Entries that left and are not worth a sweep."""
 
 
-class Entry:
+class Entry(Struct, eq=False):
     """The changing side of one live request."""
 
-    __slots__ = ("batch", "bucket", "expiry", "key", "request", "state")
-
-    def __init__(self, request: Request, key: tuple[int, ...]) -> None:
-        self.request = request
-        self.key = key
-        """Policy's key with the arrival sequence last: unique, so heaps never compare entries."""
-        self.state = RequestState.ARRIVING
-        self.bucket: Bucket | None = None
-        self.batch: Batch | None = None
-        self.expiry: Timer[TimerItem] | None = None
+    request: Request
+    key: tuple[int, ...]
+    """Policy's key with the arrival sequence last: unique, so heaps never compare entries."""
+    state: RequestState = RequestState.ARRIVING
+    bucket: "Bucket | None" = None
+    batch: "Batch | None" = None
+    expiry: "Timer[TimerItem] | None" = None
 
     def step(self, step: RequestStep) -> None:
         """Move along the table.
