@@ -51,7 +51,6 @@ from headway.core.request import (
     ExpireReason,
     RejectReason,
     Request,
-    RequestState,
     RequestStep,
     SlotClass,
 )
@@ -61,7 +60,6 @@ from headway.core.waiting import Bucket, Entry, HangCheck, ModelQueue, TimerItem
 
 __all__ = ["Kernel"]
 
-_RUNNING = RequestState.RUNNING
 _HANG_CHECK = HangCheck()
 _BARREN_MAX = 16
 """Then one is started all the same: a floor measured too high must be able to come down."""

@@ -228,7 +228,8 @@ class AsyncEngine:
         self._models.begin_load(plan, future)
         self._statistics.know(model)
         self._driver.post(ModelLoadRequested(model=plan.params))
-        # The kernel drops an unload that a load overtakes, and will not conclude it.
+        # The kernel concludes an unload that a load overtakes with that load, which may take long;
+        # whoever asked for it is told now that the model stays.
         overtaken = UnavailableError(
             f"model `{model}` was asked for again while it was being unloaded"
         )

@@ -156,6 +156,7 @@ class Models:
         if command.error is None:
             model.current = generation
             model.versions[command.version] = generation
+            model.was_unloaded = False  # an unload that this load overtook has just ended
             model.error = ""
         else:
             model.error = command.error

@@ -344,6 +344,25 @@ def test_unload_that_a_load_overtakes_is_answered():
     play(scenario)
 
 
+def test_model_that_a_load_brought_back_is_missed_when_it_is_lost():
+    """An unload that was overtaken is history: readiness asks for the model again."""
+
+    async def scenario(rig):
+        await rig.engine.load(ECHO, {})
+        held = rig.infer()
+        await asyncio.sleep(0)
+        unload = rig.task(rig.engine.unload(ECHO))
+        await asyncio.sleep(0)
+        await rig.engine.load(ECHO, {"version": "2"})
+        await asyncio.gather(held, unload, return_exceptions=True)
+        assert rig.engine.is_ready
+        rig.executor.lose(CPU)
+        await asyncio.sleep(0.001)
+        assert not rig.engine.is_ready
+
+    play(scenario)
+
+
 # --- losses ---------------------------------------------------------------------------------------
 
 
