@@ -9,7 +9,6 @@ Usage: `python benchmarks/echo_profile.py [--quick] [--format table|json]`. Need
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -94,10 +93,7 @@ def sample(seconds: int) -> list[Row]:
 
 def main() -> int:
     """Sample, and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="5 s instead of 20")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = harness.quick_parser(__doc__, "5 s instead of 20").parse_args()
     harness.adopt_orphans()
     try:
         rows = sample(5 if arguments.quick else 20)
@@ -105,13 +101,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     note = f"wrk -t1 -c{CONNECTIONS} on the same machine; sampling itself takes a few per cent."
-    document = harness.results_document(NAME, rows, notes=[note])
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(harness.line_table(rows, COLUMNS)))
-    if not arguments.quick:
-        harness.write_results(NAME, document)
+    harness.publish(NAME, rows, COLUMNS, arguments, notes=[note])
     return 0
 
 

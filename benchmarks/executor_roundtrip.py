@@ -11,7 +11,6 @@ json` the document goes to stdout; otherwise a table, and the document to
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import statistics
 import sys
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
-from harness import Interval, Row, line_table, results_document, rss_mib, write_results
+from harness import Interval, Row, publish, quick_parser, rss_mib
 
 from headway.core import (
     BatchId,
@@ -199,17 +198,16 @@ async def measure(case: Case, batches: int) -> Row:
 
 def main() -> int:
     """Run the cases and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the batches")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = quick_parser(__doc__, "a tenth of the batches").parse_args()
     rows = [
         uvloop.run(measure(case, case.batches // 10 if arguments.quick else case.batches))
         for case in CASES
     ]
-    document = results_document(
+    publish(
         NAME,
         rows,
+        COLUMNS,
+        arguments,
         notes=[
             "p50_us is the round trip, run() to on_finished, with every slot busy.",
             "mb_per_s counts the input once; the same number of bytes comes back.",
@@ -217,12 +215,6 @@ def main() -> int:
             "own included.",
         ],
     )
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(line_table(rows, COLUMNS)))
-        if not arguments.quick:
-            write_results(NAME, document)
     return 0
 
 

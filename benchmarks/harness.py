@@ -10,6 +10,7 @@ every row should carry it.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import datetime
@@ -51,6 +52,8 @@ __all__ = [
     "make_environment",
     "median_row",
     "own_tree",
+    "publish",
+    "quick_parser",
     "results_document",
     "rss_mib",
     "run_wrk",
@@ -439,6 +442,32 @@ def write_results(name: str, text: str) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(text)
     return path
+
+
+def quick_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
+    """The flags that every benchmark has; ``quick`` says what its short form leaves out."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    return parser
+
+
+def publish(
+    name: str,
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    options: argparse.Namespace,
+    *,
+    notes: Sequence[str] = (),
+) -> None:
+    """Print what was measured as the flags ask; a full run also becomes the results file."""
+    document = results_document(name, rows, notes=notes)
+    if options.format == "json":
+        sys.stdout.write(document)
+    else:
+        print("\n".join(line_table(rows, columns)))
+    if not options.quick:
+        write_results(name, document)
 
 
 def median_row(rows: Sequence[Row]) -> Row:

@@ -11,7 +11,6 @@ document goes to stdout; otherwise a table, and a full run puts the document int
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from time import perf_counter_ns
 
-from harness import Interval, Row, line_table, results_document, write_results
+from harness import Interval, Row, publish, quick_parser
 
 from headway.core import (
     BatchFinished,
@@ -206,10 +205,7 @@ def figures(taken_ns: Sequence[int]) -> Row:
 
 def main() -> int:
     """Measure every policy at one size, and one kind of row at every size."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the events")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = quick_parser(__doc__, "a tenth of the events").parse_args()
     events = EVENTS_QUICK if arguments.quick else EVENTS
     rows: list[Row] = []
     for policy in POLICIES:
@@ -218,9 +214,11 @@ def main() -> int:
             # Every kind of event where a server is busy; elsewhere what they cost together.
             rows += found if waiting == 1_000 else found[-1:]
             print(f"{policy}, {waiting} waiting: measured", file=sys.stderr, flush=True)
-    document = results_document(
+    publish(
         NAME,
         rows,
+        COLUMNS,
+        arguments,
         notes=[
             "Only Kernel.handle is timed, the reading of the clock included (0.05 us).",
             "finish includes the choice and start of the next batch of up to "
@@ -228,12 +226,6 @@ def main() -> int:
             "max_us holds the garbage collector's pauses and whatever else ran on the machine.",
         ],
     )
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(line_table(rows, COLUMNS)))
-    if not arguments.quick:
-        write_results(NAME, document)
     return 0
 
 

@@ -11,7 +11,6 @@ document goes to stdout; otherwise a table, and a full run puts the document int
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -129,10 +128,7 @@ def ready_times(count: int) -> list[float]:
 
 def main() -> int:
     """Measure, and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="20,000 requests instead of 100,000")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = harness.quick_parser(__doc__, "20,000 requests instead of 100,000").parse_args()
     harness.adopt_orphans()
     try:
         rows = measure(20_000, 2) if arguments.quick else measure(100_000, 5)
@@ -141,9 +137,11 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     rows[0]["ready_s"] = round(statistics.median(times), 2)
-    document = harness.results_document(
+    harness.publish(
         NAME,
         rows,
+        COLUMNS,
+        arguments,
         notes=[
             f"wrk -t1 -c{CONNECTIONS} on the same machine, 16 floats a request, one worker.",
             "Pages that parent and worker share count in each; the shared tensor arena counts as "
@@ -152,12 +150,6 @@ def main() -> int:
             "asked for every 50 ms.",
         ],
     )
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(harness.line_table(rows, COLUMNS)))
-    if not arguments.quick:
-        harness.write_results(NAME, document)
     return 0
 
 

@@ -12,7 +12,6 @@ to `benchmarks/results/overload.json`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -284,19 +283,11 @@ def run(seconds: float) -> list[harness.Row]:
 
 def main() -> int:
     """Run once and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = harness.quick_parser(__doc__, "unless told, a flood of 8 s")
     parser.add_argument("--seconds", type=float, help="how long the flood lasts (30)")
-    parser.add_argument("--quick", action="store_true", help="unless told, a flood of 8 s")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     rows = run(arguments.seconds or (8.0 if arguments.quick else 30.0))
-    document = harness.results_document(NAME, rows, notes=NOTES)
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(harness.line_table(rows, COLUMNS)))
-        if not arguments.quick:
-            harness.write_results(NAME, document)
+    harness.publish(NAME, rows, COLUMNS, arguments, notes=NOTES)
     return 0
 
 

@@ -11,14 +11,22 @@ document goes to stdout; otherwise a table, and a full run puts the document int
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
 from time import perf_counter, process_time
 
-from harness import Interval, Row, line_table, median_row, results_document, rss_mib, write_results
+from harness import (
+    Interval,
+    Row,
+    line_table,
+    median_row,
+    quick_parser,
+    results_document,
+    rss_mib,
+    write_results,
+)
 
 from headway.core import Command, Event, Kernel, Policy, Predictor, Request
 from headway.policy import edf, fifo, priority
@@ -140,10 +148,7 @@ def memory(policy: str, requests: int, samples: int) -> list[Row]:
 
 def main() -> int:
     """Run both parts and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = quick_parser(__doc__, "a tenth of the requests").parse_args()
     scale = 10 if arguments.quick else 1
     rounds = 1 if arguments.quick else 3
     speeds: list[Row] = []

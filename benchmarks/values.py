@@ -6,7 +6,6 @@ into `benchmarks/results/values.json`; decision 0007 quotes it.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 import timeit
@@ -81,18 +80,9 @@ def measure(kind: str, count: int) -> Row:
 
 def main() -> int:
     """Measure, and put the figures where they are asked for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--format", choices=("table", "json"), default="table")
-    arguments = parser.parse_args()
+    arguments = harness.quick_parser(__doc__, "fewer repetitions").parse_args()
     rows = [measure(kind, 10_000 if arguments.quick else 200_000) for kind in KINDS]
-    document = harness.results_document(NAME, rows)
-    if arguments.format == "json":
-        sys.stdout.write(document)
-    else:
-        print("\n".join(harness.line_table(rows, COLUMNS)))
-    if not arguments.quick:
-        harness.write_results(NAME, document)
+    harness.publish(NAME, rows, COLUMNS, arguments)
     return 0
 
 
