@@ -1,5 +1,6 @@
 """Everything at once, by a seed: impatient clients, hang-ups, dying workers, reloads, floods."""
 
+import contextlib
 import os
 import random
 import signal
@@ -59,7 +60,8 @@ def disturb(server, seed, ends_at_s):
         else:
             pids = server.worker_pids()
             if pids:
-                os.kill(chance.choice(pids), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may have died of another deed
+                    os.kill(chance.choice(pids), signal.SIGKILL)
 
 
 def check_counts(metrics, seen):
