@@ -37,6 +37,7 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import REPLICA_TRANSITIONS, ReplicaState, ReplicaStep
+from headway.core.forecast import CANDIDATE, UNKNOWN, AheadView, Forecast, Run, Stages
 from headway.core.invariants import check_invariants
 from headway.core.kernel import Kernel
 from headway.core.names import (
@@ -85,9 +86,12 @@ from headway.core.tensor import (
 from headway.core.timers import Timer, TimerQueue
 
 __all__ = [
+    "CANDIDATE",
     "REPLICA_TRANSITIONS",
     "TRANSITIONS",
+    "UNKNOWN",
     "Admission",
+    "AheadView",
     "BatchFailed",
     "BatchFinished",
     "BatchId",
@@ -110,6 +114,7 @@ __all__ = [
     "Expire",
     "ExpireReason",
     "Fail",
+    "Forecast",
     "Kernel",
     "KernelParams",
     "LoadReplica",
@@ -141,11 +146,13 @@ __all__ = [
     "RequestId",
     "RequestState",
     "RequestStep",
+    "Run",
     "SetTimer",
     "SlotClass",
     "SlotIndex",
     "SlotOption",
     "Stage",
+    "Stages",
     "TenantId",
     "Tensor",
     "TierName",

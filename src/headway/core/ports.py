@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from headway.core.names import DeviceName, ModelName, ReplicaId, SlotIndex
+from headway.core.forecast import AheadView, Forecast, Run, Stages
+from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIndex
 from headway.core.params import ModelParams
 from headway.core.request import Request
 
@@ -102,16 +103,46 @@ class Placement(Protocol):
 
 
 class Predictor(Protocol):
-    """Service times. Never NaN, never negative, never below the floor."""
+    """How long things take, learnt from what it is told. Never NaN, never negative.
+
+    The kernel tells it every start and every end, in order, and asks. It keeps what runs itself,
+    so that asking costs no more than the answer.
+    """
 
     def service_ns(self, model: ModelName, rows: int) -> int:
-        """Expected dispatch-to-done time; 0 while nothing is known."""
+        """Expected dispatch-to-done time among today's neighbours; 0 while nothing is known."""
 
     def floor_ns(self, model: ModelName, rows: int) -> int:
         """No batch of this many rows was ever faster; 0 while nothing is known."""
 
-    def observe(self, model: ModelName, rows: int, service_ns: int) -> None:
-        """A batch took this long."""
+    def forecast(
+        self, candidate: Run | None, device: DeviceName, now_ns: int
+    ) -> Sequence[Forecast]:
+        """Were the candidate started now: its own, then that of each batch on the device.
+
+        Without a candidate, those that run as things stand. Changes nothing.
+        """
+
+    def foresee(self, request: Request, ahead: AheadView, now_ns: int) -> Forecast:
+        """What a request that arrives now will take, those ahead of it served first.
+
+        Changes nothing.
+        """
+
+    def admitted(self, request: Request, now_ns: int) -> None:
+        """A request was let in: tomorrow's load is guessed from today's."""
+
+    def started(self, run: Run, now_ns: int) -> Forecast:
+        """A batch starts; what was expected of it."""
+
+    def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
+        """A batch that was started has run."""
+
+    def dropped(self, batch_id: BatchId, now_ns: int) -> None:
+        """A batch that was started failed or was lost: its slot is free, its time says nothing."""
+
+    def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
+        """A request has its answer; this is what was foreseen of it when it was admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,6 @@ Knows `core`'s ports. Must never import a clock, a file or a device.
 """
 
 from headway.predict.fixed import FixedPredictor
-from headway.predict.profile import Profile
+from headway.predict.profile import ModelProfile, Pressures, Profile, SoloTime
 
-__all__ = ["FixedPredictor", "Profile"]
+__all__ = ["FixedPredictor", "ModelProfile", "Pressures", "Profile", "SoloTime"]

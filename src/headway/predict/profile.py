@@ -3,7 +3,56 @@
 from bisect import bisect_left
 from collections.abc import Mapping
 
-__all__ = ["Profile"]
+from msgspec import Struct
+
+from headway.core import DeviceName, ModelName
+
+__all__ = ["ModelProfile", "Pressures", "Profile", "SoloTime"]
+
+
+class SoloTime(Struct, frozen=True, kw_only=True):
+    """How long one batch size takes with the device to itself."""
+
+    rows: int
+    median_ns: int
+    p95_ns: int
+    runs: int
+    """Of which these are the median and the 95th percentile, warm-up apart."""
+
+
+class Pressures(Struct, frozen=True, kw_only=True):
+    """What black-box probes say of a model and its neighbours on other lanes of the device.
+
+    A demand is the part of the resource that the model takes, 0 to 1, seen by how much it slows a
+    stressor; a sensitivity is the slowdown less 1 that a stressor which takes all of the resource
+    causes it.
+    """
+
+    compute_demand: float = 1.0
+    bandwidth_demand: float = 0.0
+    compute_sensitivity: float = 0.0
+    bandwidth_sensitivity: float = 0.0
+
+
+class ModelProfile(Struct, frozen=True, kw_only=True):
+    """What was measured of one model on one device; all of it may be absent but the name."""
+
+    model: ModelName
+    device: DeviceName
+    solo: tuple[SoloTime, ...] = ()
+    """Ascending in rows; execution alone, without transfers and the way to the worker."""
+    transfer_in_bytes: int = 0
+    """Input bytes of one row."""
+    transfer_out_bytes: int = 0
+    """Output bytes of one row."""
+    memory_bytes: int = 0
+    pressures: Pressures = Pressures()
+    flop_per_row: float = 0.0
+    """From the graph; 0 when it is not known."""
+    bytes_per_row_fused: float = 0.0
+    """Memory traffic if every intermediate stayed in cache: a lower bound."""
+    bytes_per_row_unfused: float = 0.0
+    """Memory traffic if every node read and wrote memory: an upper bound."""
 
 
 class Profile:
