@@ -37,7 +37,7 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import REPLICA_TRANSITIONS, ReplicaState, ReplicaStep
-from headway.core.forecast import CANDIDATE, UNKNOWN, AheadView, Forecast, Run, Stages
+from headway.core.forecast import CANDIDATE, UNKNOWN, Forecast, QueueView, Run, Stages
 from headway.core.invariants import check_invariants
 from headway.core.kernel import Kernel
 from headway.core.names import (
@@ -91,7 +91,6 @@ __all__ = [
     "TRANSITIONS",
     "UNKNOWN",
     "Admission",
-    "AheadView",
     "BatchFailed",
     "BatchFinished",
     "BatchId",
@@ -127,6 +126,7 @@ __all__ = [
     "Placement",
     "Policy",
     "Predictor",
+    "QueueView",
     "Record",
     "Refusal",
     "Reject",

@@ -13,7 +13,7 @@ from headway.core.names import BatchId, BucketKey, DeviceName, ModelName, SlotIn
 from headway.core.params import ModelParams
 from headway.core.request import Request, SlotClass
 
-__all__ = ["CANDIDATE", "UNKNOWN", "AheadView", "Forecast", "Run", "Stages"]
+__all__ = ["CANDIDATE", "UNKNOWN", "Forecast", "QueueView", "Run", "Stages"]
 
 CANDIDATE = BatchId(0)
 """Of a batch that is only considered; those that run count from 1."""
@@ -79,15 +79,15 @@ UNKNOWN = Forecast(mean_ns=0, bound_ns=0)
 """Nothing is known yet."""
 
 
-class AheadView(Protocol):
-    """What waits and would be served before a request, and how it is batched."""
+class QueueView(Protocol):
+    """What waits, over all models, in the order of service; and how it is batched."""
 
     @property
     def count(self) -> int:
-        """Requests ahead."""
+        """Requests that wait."""
 
     def requests(self) -> Iterator[Request]:
-        """They, in the order of service; ask for as few as will do."""
+        """They, the first to be served first; ask for as few as will do."""
 
     def params(self, model: ModelName) -> ModelParams | None:
         """Devices and batch limits of a model; None once it is gone."""

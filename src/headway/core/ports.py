@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from headway.core.forecast import AheadView, Forecast, Run, Stages
+from headway.core.forecast import Forecast, QueueView, Run, Stages
 from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIndex
 from headway.core.params import ModelParams
 from headway.core.request import Request
@@ -116,15 +116,15 @@ class Predictor(Protocol):
         """No batch of this many rows was ever faster; 0 while nothing is known."""
 
     def forecast(
-        self, candidate: Run | None, device: DeviceName, now_ns: int
+        self, candidate: Run | None, device: DeviceName, queue: QueueView, now_ns: int
     ) -> Sequence[Forecast]:
         """Were the candidate started now: its own, then that of each batch on the device.
 
         Without a candidate, those that run as things stand. Changes nothing.
         """
 
-    def foresee(self, request: Request, ahead: AheadView, now_ns: int) -> Forecast:
-        """What a request that arrives now will take, those ahead of it served first.
+    def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """What a request that arrives now will take. The queue is what is served before it.
 
         Changes nothing.
         """
@@ -132,8 +132,8 @@ class Predictor(Protocol):
     def admitted(self, request: Request, now_ns: int) -> None:
         """A request was let in: tomorrow's load is guessed from today's."""
 
-    def started(self, run: Run, now_ns: int) -> Forecast:
-        """A batch starts; what was expected of it."""
+    def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
+        """A batch starts; what is expected of it. The queue is what still waits."""
 
     def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
         """A batch that was started has run."""
