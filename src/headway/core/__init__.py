@@ -39,7 +39,8 @@ from headway.core.events import (
 from headway.core.fleet import REPLICA_TRANSITIONS, ReplicaState, ReplicaStep
 from headway.core.forecast import CANDIDATE, UNKNOWN, Forecast, QueueView, Run, Stages
 from headway.core.invariants import check_invariants
-from headway.core.kernel import Kernel
+from headway.core.kernel import Estimate, Kernel
+from headway.core.line import Line
 from headway.core.names import (
     BatchId,
     BucketKey,
@@ -109,6 +110,7 @@ __all__ = [
     "DeviceParams",
     "Dispatch",
     "DrainStarted",
+    "Estimate",
     "Event",
     "Expire",
     "ExpireReason",
@@ -116,6 +118,7 @@ __all__ = [
     "Forecast",
     "Kernel",
     "KernelParams",
+    "Line",
     "LoadReplica",
     "LoadView",
     "ModelLoadRequested",

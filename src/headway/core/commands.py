@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from headway.core.forecast import UNKNOWN, Forecast
 from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, RequestId, SlotIndex
 from headway.core.request import ExpireReason, RejectReason, SlotClass, Stage
 
@@ -34,6 +35,10 @@ class Dispatch(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     slot_class: SlotClass
     rows: int
     request_ids: tuple[RequestId, ...]
+    expected_ns: int = 0
+    """Predicted time to its end; 0 while nothing is known."""
+    bound_ns: int = 0
+    """It is expected to end within this at the predictor's confidence."""
 
 
 class Complete(Struct, frozen=True, kw_only=True, tag=True, gc=False):
@@ -45,6 +50,8 @@ class Complete(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     queue_delay_ns: int
     service_ns: int
     """Dispatch to executor done."""
+    foreseen: Forecast = UNKNOWN
+    """What was expected of the request when it was admitted."""
 
 
 class Reject(Struct, frozen=True, kw_only=True, tag=True, gc=False):
@@ -61,6 +68,8 @@ class Expire(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     request_id: RequestId
     stage: Stage
     reason: ExpireReason
+    foreseen: Forecast = UNKNOWN
+    """What was expected of the request when it was admitted."""
 
 
 class Cancel(Struct, frozen=True, kw_only=True, tag=True, gc=False):

@@ -46,7 +46,7 @@ class Stages(Struct, frozen=True, kw_only=True, gc=False):
     transfer_out_ns: int = 0
 
 
-class Forecast(Struct, frozen=True, kw_only=True, gc=False):
+class Forecast(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """How long something will take. For a batch that runs, mean and bound are of what remains.
 
     Invariants: 0 <= mean <= bound; no part is negative; for a batch about to start, and for a

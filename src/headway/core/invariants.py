@@ -43,6 +43,9 @@ def _check_conservation(kernel: Kernel) -> None:
     )
     in_batches = sum(b.live_count for b in kernel.fleet.batches.values())
     _require(in_batches == len(running), "every running request is in a batch, once")
+    in_line = [entry.key for entry in kernel.room.line.entries()]
+    _require(in_line == sorted(e.key for e in waiting), "the line holds the waiting, in order")
+    _require(kernel.room.line.count == len(in_line), "the line counts those in it")
     queued = sum(q.count for q in kernel.queues.values())
     _require(queued == len(waiting), "every waiting request is in a queue, once")
 

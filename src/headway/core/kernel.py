@@ -10,7 +10,7 @@ is free and the policy agrees; `_finish` answers its rows. Its deadline ends it 
 place in it, so that every other row still goes to its own caller.
 """
 
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from headway.core.commands import (
     Cancel,
@@ -21,9 +21,9 @@ from headway.core.commands import (
     Expire,
     Fail,
     Reject,
-    ReplaceWorker,
     SetTimer,
 )
+from headway.core.door import Door
 from headway.core.events import (
     BatchFailed,
     BatchFinished,
@@ -42,11 +42,14 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Batch, Fleet
+from headway.core.forecast import Forecast
+from headway.core.foresight import Foresight
+from headway.core.hang import HangWatch
 from headway.core.ledger import Ledger
 from headway.core.lifecycle import Lifecycle, members_alive
 from headway.core.names import BatchId, ModelName, RequestId
 from headway.core.params import KernelParams, ModelParams
-from headway.core.ports import LoadView, Policy, SlotOption
+from headway.core.ports import Policy, SlotOption
 from headway.core.request import (
     ExpireReason,
     RejectReason,
@@ -54,15 +57,24 @@ from headway.core.request import (
     RequestStep,
     SlotClass,
 )
-from headway.core.room import FULL, WaitingRoom
+from headway.core.room import WaitingRoom
 from headway.core.timers import TimerQueue
 from headway.core.waiting import Bucket, Entry, HangCheck, ModelQueue, TimerItem
 
-__all__ = ["Kernel"]
+__all__ = ["Estimate", "Kernel"]
 
-_HANG_CHECK = HangCheck()
 _BARREN_MAX = 16
 """Then one is started all the same: a floor measured too high must be able to come down."""
+
+
+class Estimate(NamedTuple):
+    """What would become of a request."""
+
+    reason: RejectReason | None
+    """Why it would be refused; None where it would be let in."""
+    retry_after_ns: int
+    foreseen: Forecast
+    """What it would take; all 0 while nothing is known of its model."""
 
 
 class Kernel:
@@ -81,13 +93,14 @@ class Kernel:
         self.queues = self.room.queues
         self.timers: TimerQueue[TimerItem] = TimerQueue()
         self.ledger = Ledger(self.room, self.timers)
+        self.foresight = Foresight(policy.predictor, self.room)
         self.lifecycle = Lifecycle(params, self.fleet, self.timers)
-        self.is_draining = False
+        self._hangs = HangWatch(self.fleet, self.timers)
+        self.door = Door(params, policy, self.room, self.fleet, self.lifecycle)
         self.now_ns = 0
         self.armed_at_ns: int | None = None
         """The instant of the last `SetTimer`, until it fires."""
         self._batch_seq = 0
-        self._hang_at_ns: int | None = None
 
     def handle(self, event: Event, now_ns: int) -> list[Command]:
         """Take one fact, change state, say what to do.
@@ -114,28 +127,26 @@ class Kernel:
         self._rearm(out)
         return out
 
-    def load_view(self, queue: ModelQueue) -> LoadView:
-        """How full things are for one model."""
-        return LoadView(queue.count, queue.rows, self.fleet.slots, self.fleet.free_slots)
+    def estimate(self, request: Request, now_ns: int) -> Estimate:
+        """What would become of a request that arrived now. Changes nothing."""
+        verdict = self.door.judge(request, now_ns)
+        key = self._key_of(request, self.ledger.arrived_count + 1)
+        foreseen = self.foresight.estimate(request, key, now_ns)
+        return Estimate(verdict.reason, verdict.retry_after_ns, foreseen)
+
+    def _key_of(self, request: Request, arrival: int) -> tuple[int, ...]:
+        """Its place in the order of service: behind its equals, which came before it."""
+        return (*self.policy.ordering.key(request), arrival)
 
     def _arrive(self, request: Request, out: list[Command]) -> None:
         self.ledger.arrive(request)
-        queue = self.queues.get(request.model)
-        reason = self._refusal(request, queue)
-        victims: list[Entry] = []
-        if queue is not None and reason in FULL and self.policy.displaces:
-            victims = self.room.victims(request, queue)
-        if queue is not None and (reason is None or victims):
-            refusal = self.policy.admission.refuse(request, self.load_view(queue), self.now_ns)
-            if refusal is None:
-                for victim in victims:
-                    self._displace(victim, out)
-                self._admit(request, queue, out)
-                return
-            self._reject(request, RejectReason.PREDICTED_LATE, refusal.retry_after_ns, out)
+        reason, retry_after_ns, victims = self.door.judge(request, self.now_ns)
+        if reason is not None:
+            self._reject(request, reason, retry_after_ns, out)
             return
-        assert reason is not None, "a request without a queue has a reason"
-        self._reject(request, reason, 0 if queue is None else self._retry_after_ns(queue), out)
+        for victim in victims:
+            self._displace(victim, out)
+        self._admit(request, self.queues[request.model], out)
 
     def _reject(
         self, request: Request, reason: RejectReason, retry_after_ns: int, out: list[Command]
@@ -148,7 +159,7 @@ class Kernel:
     def _displace(self, entry: Entry, out: list[Command]) -> None:
         """Refuse a waiting request after all, for the sake of a more important one."""
         request = entry.request
-        retry_after_ns = self._retry_after_ns(self.queues[request.model])
+        retry_after_ns = self.door.retry_after_ns(self.queues[request.model])
         self.ledger.end(entry, RequestStep.DISPLACE)
         out.append(
             Reject(
@@ -158,28 +169,10 @@ class Kernel:
             )
         )
 
-    def _refusal(self, request: Request, queue: ModelQueue | None) -> RejectReason | None:
-        """The hard limits, cheapest and most telling first."""
-        if self.is_draining:
-            return RejectReason.DRAINING
-        if queue is None or not self.lifecycle.takes(request.model, request.version):
-            return RejectReason.MODEL_NOT_FOUND
-        if request.deadline_at_ns <= self.now_ns:
-            return RejectReason.DEADLINE_PAST
-        if not self.lifecycle.has_hope(request.model):
-            return RejectReason.MODEL_UNAVAILABLE
-        return self.room.refusal(request, queue)
-
-    def _retry_after_ns(self, queue: ModelQueue) -> int:
-        """Predicted time until what waits now is done, within the configured range."""
-        params = queue.params
-        rows_max = params.batch_rows_max if params.can_batch else 1
-        each_ns = self.policy.predictor.service_ns(params.name, rows_max)
-        wait_ns = -(-queue.rows * each_ns // (rows_max * self.fleet.slots))
-        return max(self.params.retry_after_ns_min, min(self.params.retry_after_ns_max, wait_ns))
-
     def _admit(self, request: Request, queue: ModelQueue, out: list[Command]) -> None:
-        bucket = self.ledger.admit(request, self.policy.ordering.key(request), queue)
+        key = self._key_of(request, self.ledger.arrived_count)
+        foreseen = self.foresight.admit(request, key, self.now_ns)
+        bucket = self.ledger.admit(request, key, foreseen, queue)
         if not bucket.is_due:
             self._consider(bucket, queue)
         if bucket.is_due and self.fleet.free_slots:
@@ -279,8 +272,9 @@ class Kernel:
         if is_low:
             batch.slot_class = SlotClass.LOW
         self.fleet.start(batch, self.now_ns)
+        forecast = self.foresight.start(batch, self.now_ns)
         batch.hung_at_ns = self.now_ns + queue.params.batch_ns_max
-        self._watch_for_hang(batch.hung_at_ns)
+        self._hangs.watch(batch.hung_at_ns)
         out.append(
             Dispatch(
                 batch_id=batch.batch_id,
@@ -291,6 +285,8 @@ class Kernel:
                 slot_class=batch.slot_class,
                 rows=batch.rows,
                 request_ids=tuple([e.request.request_id for e in entries]),
+                expected_ns=forecast.mean_ns,
+                bound_ns=forecast.bound_ns,
             )
         )
 
@@ -301,6 +297,7 @@ class Kernel:
         service_ns = self.now_ns - batch.started_at_ns
         for entry in batch.members:
             if entry.batch is batch:
+                self.foresight.answer(entry, self.now_ns)
                 self.ledger.end(entry, RequestStep.COMPLETE)
                 out.append(
                     Complete(
@@ -309,9 +306,10 @@ class Kernel:
                         batch_rows=batch.rows,
                         queue_delay_ns=batch.started_at_ns - entry.request.arrived_at_ns,
                         service_ns=service_ns,
+                        foreseen=entry.foreseen,
                     )
                 )
-        self.policy.predictor.observe(batch.model, batch.rows, service_ns)
+        self.foresight.finish(batch, event, self.now_ns)
         batch.replica.loss_count = 0
         self._free(batch, out)
 
@@ -320,6 +318,7 @@ class Kernel:
         if batch is not None:
             for entry in members_alive(batch):
                 self._fail(entry, event.code, event.message, out)
+            self.foresight.drop(batch, self.now_ns)
             self._free(batch, out)
 
     def _fail(self, entry: Entry, code: str, message: str, out: list[Command]) -> None:
@@ -347,7 +346,14 @@ class Kernel:
     def _expire(self, entry: Entry, reason: ExpireReason, out: list[Command]) -> None:
         """End it; the caller settles what that leaves behind."""
         stage = self.ledger.end(entry, RequestStep.EXPIRE)
-        out.append(Expire(request_id=entry.request.request_id, stage=stage, reason=reason))
+        out.append(
+            Expire(
+                request_id=entry.request.request_id,
+                stage=stage,
+                reason=reason,
+                foreseen=entry.foreseen,
+            )
+        )
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
         if batch is not None and batch.live_count == 0:
@@ -369,32 +375,11 @@ class Kernel:
                 if item.count and not item.is_due:
                     item.model.mark_due(item)
             elif isinstance(item, HangCheck):
-                self._check_for_hang(out)
+                self._hangs.check(self.now_ns, out)
             else:
                 self.lifecycle.restart(item, out)
         if self.room.count and self.fleet.free_slots:
             self._dispatch(out)
-
-    def _watch_for_hang(self, at_ns: int) -> None:
-        """Have one timer at the earliest instant at which a running batch is taken for hung."""
-        armed_at_ns = self._hang_at_ns
-        if armed_at_ns is None or at_ns < armed_at_ns:
-            self._hang_at_ns = at_ns
-            self.timers.push(at_ns, _HANG_CHECK)
-
-    def _check_for_hang(self, out: list[Command]) -> None:
-        """Have the workers of hung batches replaced, each once, and look again when next due."""
-        if self._hang_at_ns is None or self._hang_at_ns > self.now_ns:
-            return
-        self._hang_at_ns = None
-        for batch in self.fleet.batches.values():
-            if batch.is_given_up:
-                continue
-            if batch.hung_at_ns > self.now_ns:
-                self._watch_for_hang(batch.hung_at_ns)
-                continue
-            batch.is_given_up = True
-            out.append(ReplaceWorker(replica_id=batch.replica.replica_id, batch_id=batch.batch_id))
 
     def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
         match event:
@@ -418,7 +403,7 @@ class Kernel:
             case ReplicasLost():
                 self._lose(event, out)
             case DrainStarted():
-                self.is_draining = True
+                self.door.is_draining = True
             case _:
                 assert_never(event)
         self._fail_stranded(out)
@@ -471,6 +456,7 @@ class Kernel:
         for batch in batches:
             for entry in members_alive(batch):
                 self._fail(entry, "worker_lost", event.message, out)
+            self.foresight.drop(batch, self.now_ns)
             self.fleet.finish(batch)
         for model in hopeless:
             self._abandon_model(model, event.message, out)

@@ -4,6 +4,7 @@ Moves requests along `TRANSITIONS` and keeps what hangs on their state in step: 
 in, the timer at their deadline, the count of a batch's live members. It never decides a move.
 """
 
+from headway.core.forecast import Forecast
 from headway.core.names import RequestId
 from headway.core.request import Request, RequestState, RequestStep, Stage
 from headway.core.room import WaitingRoom
@@ -38,9 +39,11 @@ class Ledger:
         """The request that arrived last was not let in."""
         self.ended_count += 1
 
-    def admit(self, request: Request, key: tuple[int, ...], queue: ModelQueue) -> Bucket:
-        """Let the request that arrived last wait, behind its equals."""
-        entry = Entry(request, (*key, self.arrived_count))
+    def admit(
+        self, request: Request, key: tuple[int, ...], foreseen: Forecast, queue: ModelQueue
+    ) -> Bucket:
+        """Let the request that arrived last wait, where its key says."""
+        entry = Entry(request, key, foreseen=foreseen)
         entry.step(RequestStep.ADMIT)
         self.live[request.request_id] = entry
         entry.expiry = self._timers.push(request.deadline_at_ns, entry)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from heapq import merge
 from typing import Final
 
+from headway.core.line import Line
 from headway.core.names import ModelName
 from headway.core.params import KernelParams
 from headway.core.request import RejectReason, Request
@@ -28,14 +29,16 @@ _VICTIMS_MAX: Final = 16
 class WaitingRoom:
     """All queues.
 
-    Invariants: ``count`` and ``payload_bytes`` are sums over the queues, within the limits.
+    Invariants: ``count`` and ``payload_bytes`` are sums over the queues, within the limits; the
+    line holds every waiting entry.
     """
 
-    __slots__ = ("_bytes_max", "_requests_max", "count", "payload_bytes", "queues")
+    __slots__ = ("_bytes_max", "_requests_max", "count", "line", "payload_bytes", "queues")
 
     def __init__(self, params: KernelParams) -> None:
         self.queues: dict[ModelName, ModelQueue] = {}
         self.count = 0
+        self.line = Line()
         self.payload_bytes = 0
         self._requests_max = params.requests_max
         self._bytes_max = params.bytes_max
@@ -55,12 +58,14 @@ class WaitingRoom:
         """Let an entry in."""
         self.count += 1
         self.payload_bytes += entry.request.payload_bytes
+        self.line.push(entry)
         return queue.push(entry)
 
     def leave(self, entry: Entry, queue: ModelQueue) -> None:
         """Account for an entry whose state is no longer WAITING."""
         self.count -= 1
         self.payload_bytes -= entry.request.payload_bytes
+        self.line.leave(entry)
         queue.leave(entry)
 
     def victims(self, request: Request, queue: ModelQueue) -> list[Entry]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from headway.core.forecast import UNKNOWN, Forecast
 from headway.core.names import BucketKey, ReplicaId
 from headway.core.params import ModelParams
 from headway.core.request import (
@@ -44,6 +45,8 @@ class Entry(Struct, eq=False):
     bucket: "Bucket | None" = None
     batch: "Batch | None" = None
     expiry: "Timer[TimerItem] | None" = None
+    foreseen: Forecast = UNKNOWN
+    """What was expected of it when it was admitted."""
 
     def step(self, step: RequestStep) -> None:
         """Move along the table.

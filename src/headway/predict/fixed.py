@@ -5,9 +5,19 @@ neighbours make it (35-50 % on shared cores), which is what the other predictors
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from headway.core import ModelName
+from headway.core import (
+    UNKNOWN,
+    BatchId,
+    DeviceName,
+    Forecast,
+    ModelName,
+    QueueView,
+    Request,
+    Run,
+    Stages,
+)
 from headway.predict.profile import Profile
 
 __all__ = ["FixedPredictor"]
@@ -42,6 +52,7 @@ class FixedPredictor:
         self._seen: dict[tuple[ModelName, int], _Seen] = {}
         self._sizes: dict[ModelName, list[int]] = {}
         """Sizes seen of each model, ascending."""
+        self._runs: dict[BatchId, Run] = {}
 
     def service_ns(self, model: ModelName, rows: int) -> int:
         """Expected dispatch-to-done time; 0 while nothing is known."""
@@ -59,6 +70,36 @@ class FixedPredictor:
         seen = self._seen.get((model, rows))
         return 0 if seen is None else seen.floor_ns
 
+    def forecast(
+        self, candidate: Run | None, device: DeviceName, queue: QueueView, now_ns: int
+    ) -> Sequence[Forecast]:
+        """The candidate's own mean; it knows no neighbours, so it says nothing of them."""
+        return () if candidate is None else (self._of(candidate),)
+
+    def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """Nothing: it does not look at the queue."""
+        return UNKNOWN
+
+    def admitted(self, request: Request, now_ns: int) -> None:
+        """Of no consequence."""
+
+    def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
+        """The running mean."""
+        self._runs[run.batch_id] = run
+        return self._of(run)
+
+    def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
+        """Blend one observation in."""
+        run = self._runs.pop(batch_id)
+        self.observe(run.model, run.rows, stages.service_ns)
+
+    def dropped(self, batch_id: BatchId, now_ns: int) -> None:
+        """Forget that it ran."""
+        del self._runs[batch_id]
+
+    def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
+        """Of no consequence."""
+
     def observe(self, model: ModelName, rows: int, service_ns: int) -> None:
         """Blend one observation in."""
         service_ns = max(0, service_ns)
@@ -69,3 +110,9 @@ class FixedPredictor:
         elif len(self._seen) < _SIZES_MAX:
             self._seen[model, rows] = _Seen(service_ns)
             insort(self._sizes.setdefault(model, []), rows)
+
+    def _of(self, run: Run) -> Forecast:
+        service_ns = self.service_ns(run.model, run.rows)
+        return Forecast(
+            batch_id=run.batch_id, mean_ns=service_ns, bound_ns=service_ns, base_ns=service_ns
+        )

@@ -113,6 +113,9 @@ class DispatchWords(TypedDict, total=False):
     device: str
     slot: int
     slot_class: SlotClass
+    expected: Span
+    bound: Span
+    """Without it what is expected."""
 
 
 class LimitWords(TypedDict, total=False):
@@ -160,6 +163,8 @@ def a_dispatch(
         slot_class=what.get("slot_class", SlotClass.HIGH),
         rows=len(request_ids) if rows is None else rows,
         request_ids=tuple(RequestId(request_id) for request_id in request_ids),
+        expected_ns=_ns(what.get("expected", 0)),
+        bound_ns=_ns(what.get("bound", what.get("expected", 0))),
     )
 
 

@@ -14,7 +14,7 @@ def test_whatever_waits_when_a_slot_frees_is_batched():
         talk.arrives(request_id)
     assert without_timers(talk.finishes(1, at="3ms")) == [
         Complete(request_id=1, batch_id=1, batch_rows=1, queue_delay_ns=0, service_ns=3 * MS),
-        a_dispatch(2, 2, 3, 4, 5),
+        a_dispatch(2, 2, 3, 4, 5, expected="3ms"),
     ]
 
 
@@ -110,7 +110,7 @@ def test_linger_ends_at_the_latest_safe_start():
     talk = a_kernel(models=[model], predictor=predictor)
     talk.arrives(1, budget="900ms")
     assert talk.arrives(2, budget="50ms") == [SetTimer(at_ns=30 * MS)]
-    assert without_timers(talk.wakes()) == [a_dispatch(1, 1, 2)]
+    assert without_timers(talk.wakes()) == [a_dispatch(1, 1, 2, expected="20ms")]
 
 
 def test_latest_safe_start_forgets_who_has_left():

@@ -95,7 +95,7 @@ def test_hopeless_requests_make_way_in_one_step():
     assert commands[1:] == [
         an_expiry(3, reason=ExpireReason.HOPELESS),
         an_expiry(4, reason=ExpireReason.HOPELESS),
-        a_dispatch(3, 5),
+        a_dispatch(3, 5, expected=50_625_000),
     ]
 
 
