@@ -413,9 +413,34 @@ def test_kernel_gets_slots_that_alternate_between_cores() -> None:
     """Neighbouring slots lie on different lanes, so that the first free ones spread the work."""
     config = config_of("{devices: [{cores: [2, 3], slots_per_core: 2}], limits: {bytes_max: 1KiB}}")
     assert kernel_params(config) == KernelParams(
-        devices=(DeviceParams(name="cpu:0", slot_lanes=(0, 1, 0, 1)),),
+        devices=(
+            DeviceParams(name="cpu:0", slot_lanes=(0, 1, 0, 1), weight_high=336, weight_low=15),
+        ),
         bytes_max=1024,
     )
+
+
+def test_kernel_knows_how_unpinned_threads_share() -> None:
+    """Threads that are not pinned roam, and equal niceness is an equal share."""
+    config = config_of("{devices: [{cores: [1], pin: false, niceness: {high: 0, low: 0}}]}")
+    (device,) = kernel_params(config).devices
+    assert (device.is_pinned, device.weight_high, device.weight_low) == (False, 1024, 1024)
+
+
+def test_predictor_files_start_at_the_configuration(written: Any, tmp_path: Path) -> None:
+    """Profiles and state of a file lie beside it, whatever folder the command is run in."""
+    written("predictor: {kind: rls, state: s.json, profiles: [a.json, /b.json]}")
+    predictor = load_target(str(tmp_path / "serve.yaml"), environ={}).config.predictor
+    assert predictor.state == str(tmp_path / "s.json")
+    assert predictor.profiles == (str(tmp_path / "a.json"), "/b.json")
+
+
+def test_predictor_is_named_by_a_flag(written: Any, tmp_path: Path) -> None:
+    """A flag names the kind alone, as it does for the policy."""
+    written("{}")
+    flags = {"predictor": "fixed"}
+    loaded = load_target(str(tmp_path / "serve.yaml"), flags=flags, environ={})
+    assert loaded.config.predictor.kind == "fixed"
 
 
 def test_kernel_defaults_are_the_configurations() -> None:

@@ -149,7 +149,21 @@ def tier_of(config: Config, model: ModelConfig, name: TierName | None = None) ->
 def _device_params(device: CpuDeviceConfig, cores: Sequence[int] | None) -> DeviceParams:
     lane_count = len(_cores_of(device, cores))
     lanes = tuple(i % lane_count for i in range(lane_count * device.slots_per_core))
-    return DeviceParams(name=DeviceName(device.name), slot_lanes=lanes)
+    return DeviceParams(
+        name=DeviceName(device.name),
+        slot_lanes=lanes,
+        is_pinned=device.pin,
+        weight_high=_weight_of(device.niceness.high),
+        weight_low=_weight_of(device.niceness.low),
+    )
+
+
+def _weight_of(niceness: int) -> int:
+    """Share of a core that Linux gives: 1024 at 0, a quarter less for each step up.
+
+    The kernel's own table (`sched_prio_to_weight` in kernel/sched/core.c) is this, rounded.
+    """
+    return max(1, round(1024 / 1.25**niceness))
 
 
 def _worker_group(device: CpuDeviceConfig, usable: Sequence[int]) -> WorkerGroup:

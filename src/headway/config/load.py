@@ -221,7 +221,7 @@ class _Layers:
 
     def _set(self, keys: Keys, value: object, source: Source) -> None:
         """Replace what stands at a place, and forget where its parts came from."""
-        if keys == ("policy",) and isinstance(value, str):
+        if keys in {("policy",), ("predictor",)} and isinstance(value, str):
             value = {"kind": value}
         node: Any = self.data
         for key in keys[:-1]:
@@ -236,14 +236,11 @@ class _Layers:
 
     def _resolve_paths(self) -> None:
         """Paths of the file start at its folder, all others where the command was run."""
-        models = self.data.get("models")
-        entries = list(enumerate(models)) if isinstance(models, list) else []
-        spots: list[tuple[Any, Keys]] = [(model, ("models", i, "path")) for i, model in entries]
-        spots.append((self.data.get("journal"), ("journal", "path")))
-        for node, keys in spots:
-            if isinstance(node, dict) and isinstance(node.get("path"), str) and node["path"]:
+        for keys, node in _path_spots(self.data):
+            path = node.get(keys[-1]) if isinstance(node, dict) else node[int(keys[-1])]
+            if isinstance(path, str) and path:
                 is_of_file = self._written_at(keys).kind is SourceKind.FILE
-                node["path"] = _anchored(node["path"], self._folder if is_of_file else Path())
+                node[keys[-1]] = _anchored(path, self._folder if is_of_file else Path())
 
     def _source_of(self, keys: Keys) -> Source:
         """The origin of a value of the finished configuration."""
@@ -276,6 +273,20 @@ def _validated(data: dict[str, Any], place_of: Callable[[Keys], str]) -> Config:
         return Config.model_validate(data)
     except ValidationError as error:
         raise config_error(error, data, place_of) from None
+
+
+def _path_spots(data: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+    """Where a path may stand, with the mapping or list around it."""
+    models, predictor = data.get("models"), data.get("predictor")
+    around: list[tuple[Keys, Any]] = [(("journal", "path"), data.get("journal"))]
+    if isinstance(models, list):
+        around += [(("models", i, "path"), model) for i, model in enumerate(models)]
+    if isinstance(predictor, dict):
+        around.append((("predictor", "state"), predictor))
+        profiles = predictor.get("profiles")
+        if isinstance(profiles, list):
+            yield from ((("predictor", "profiles", i), profiles) for i in range(len(profiles)))
+    yield from ((keys, node) for keys, node in around if isinstance(node, dict))
 
 
 def _guess_backends(data: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "ModelConfig",
     "NicenessConfig",
     "PolicyConfig",
+    "PredictorConfig",
     "PriorityPolicyConfig",
     "QueueConfig",
     "ServerConfig",
@@ -280,6 +281,83 @@ class EdfPolicyConfig(Section):
 PolicyConfig = FifoPolicyConfig | PriorityPolicyConfig | EdfPolicyConfig
 
 
+class PredictorSection(Section):
+    """What all predictors can be told."""
+
+    confidence: float = Field(default=0.95, ge=0.5, le=0.999)
+    """How often a bound is to hold. A finite bound needs 19 observations at 0.95, 99 at 0.99."""
+    profiles: tuple[str, ...] = ()
+    """Files that `headway profile` wrote, to start from; without them a model is learnt as it
+    runs. Relative paths start at this file's folder."""
+    state: str | None = None
+    """File that keeps what was learnt from one run to the next; dropped when the machine, the
+    slots or the threads are others than then. Relative paths start at this file's folder."""
+    save_every: PositiveDuration = 60 * NS_PER_S
+    """How often the file is written while the server runs; also when it ends."""
+
+
+class HeadwayPredictorConfig(PredictorSection):
+    """Integrates progress over the changing set of neighbours, and corrects itself."""
+
+    kind: Literal["headway"]
+    """Integration, learnt corrections, calibrated bounds."""
+
+
+class FixedPredictorConfig(PredictorSection):
+    """A batch takes what it takes alone: the baseline."""
+
+    kind: Literal["fixed"]
+    """The time alone, whatever runs beside."""
+
+
+class Max10PredictorConfig(PredictorSection):
+    """The longest of the last ten, as Clockwork has it."""
+
+    kind: Literal["max10"]
+    """The longest of the last ten of the same model and size."""
+
+
+class PairwisePredictorConfig(PredictorSection):
+    """A factor for each neighbour by what both are bound by, blended with what was seen."""
+
+    kind: Literal["pairwise"]
+    """A factor for each neighbour."""
+
+
+class WindowedPciePredictorConfig(PredictorSection):
+    """Bytes wanted in a window over what the link can carry."""
+
+    kind: Literal["windowed-pcie"]
+    """Bytes wanted in the last 100 ms over the link's bandwidth."""
+    link_per_second: PositiveSize = 12 << 30
+    """Bytes that the link to the devices carries in a second."""
+
+
+class RlsPredictorConfig(PredictorSection):
+    """Linear in the pressures and counts of the neighbours, recursive least squares."""
+
+    kind: Literal["rls"]
+    """Recursive least squares."""
+
+
+class BoostedPredictorConfig(PredictorSection):
+    """Gradient boosting, fitted again and again in the background; needs the extra `boosted`."""
+
+    kind: Literal["boosted"]
+    """Gradient boosting."""
+
+
+PredictorConfig = (
+    HeadwayPredictorConfig
+    | FixedPredictorConfig
+    | Max10PredictorConfig
+    | PairwisePredictorConfig
+    | WindowedPciePredictorConfig
+    | RlsPredictorConfig
+    | BoostedPredictorConfig
+)
+
+
 class LimitsConfig(Section):
     """Limits over all models, and the pauses between tries."""
 
@@ -334,6 +412,10 @@ class Config(Section):
         default=PriorityPolicyConfig(kind="priority"), discriminator="kind"
     )
     """Who goes first."""
+    predictor: PredictorConfig = Field(
+        default=HeadwayPredictorConfig(kind="headway"), discriminator="kind"
+    )
+    """How long things are expected to take."""
     limits: LimitsConfig = LimitsConfig()
     """Limits over all models."""
     journal: JournalConfig = JournalConfig()

@@ -37,10 +37,17 @@ class DeviceParams(Struct, frozen=True, kw_only=True):
 
     name: DeviceName
     slot_lanes: tuple[int, ...]
+    is_pinned: bool = True
+    """A batch stays on its slot's lane; else the system moves batches between the lanes."""
+    weight_high: int = 1024
+    """Share of a lane that a batch of class `high` gets, relative to the others on it."""
+    weight_low: int = 1024
 
     def __post_init__(self) -> None:
         if not self.slot_lanes:
             raise ValueError(f"device `{self.name}` needs at least one slot")
+        if min(self.weight_high, self.weight_low) < 1:
+            raise ValueError(f"device `{self.name}` needs weights of at least 1")
 
 
 class KernelParams(Struct, frozen=True, kw_only=True):

@@ -144,6 +144,12 @@ class Predictor(Protocol):
     def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
         """A request has its answer; this is what was foreseen of it when it was admitted."""
 
+    def state(self) -> dict[str, object]:
+        """All that was learnt, as plain JSON values."""
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Take up what `state` gave; what does not fit is ignored."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
