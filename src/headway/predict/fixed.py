@@ -100,6 +100,14 @@ class FixedPredictor:
     def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
         """Of no consequence."""
 
+    def state(self) -> dict[str, object]:
+        """Mean and floor of each size."""
+        seen = [[m, r, s.mean_ns, s.floor_ns] for (m, r), s in self._seen.items()]
+        return {"seen": seen}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Nothing: a few runs make up for it."""
+
     def observe(self, model: ModelName, rows: int, service_ns: int) -> None:
         """Blend one observation in."""
         service_ns = max(0, service_ns)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from headway.core import DeviceName, ModelName
+from headway.core import BucketKey, DeviceName, ModelName
 
 __all__ = ["ModelProfile", "Pressures", "Profile", "SoloTime"]
 
@@ -25,13 +25,18 @@ class Pressures(Struct, frozen=True, kw_only=True):
 
     A demand is the part of the resource that the model takes, 0 to 1, seen by how much it slows a
     stressor; a sensitivity is the slowdown less 1 that a stressor which takes all of the resource
-    causes it.
+    causes it. `headway.profiling` says how each is measured. The defaults are those of a model of
+    which nothing is known: one thread that never waits, and no effect from lane to lane.
     """
 
     compute_demand: float = 1.0
+    """Part of its own lane's core that the model keeps busy while it runs."""
     bandwidth_demand: float = 0.0
+    """Part of the device's memory bandwidth that the model takes from the other lanes."""
     compute_sensitivity: float = 0.0
+    """How much longer it takes, 0.1 for 10 %, while all other lanes compute flat out."""
     bandwidth_sensitivity: float = 0.0
+    """How much longer it takes while all other lanes stream memory flat out."""
 
 
 class ModelProfile(Struct, frozen=True, kw_only=True):
@@ -39,6 +44,9 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
 
     model: ModelName
     device: DeviceName
+    bucket: BucketKey = BucketKey("")
+    """The shapes that it was measured with, as requests that name no version and no parameters
+    have them; empty when that is not known. A model may have a profile for each."""
     solo: tuple[SoloTime, ...] = ()
     """Ascending in rows; execution alone, without transfers and the way to the worker."""
     transfer_in_bytes: int = 0
@@ -46,6 +54,9 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     transfer_out_bytes: int = 0
     """Output bytes of one row."""
     memory_bytes: int = 0
+    """What loading it added to a worker, the library apart."""
+    overhead_ns: int = 0
+    """Of one row: all of the way to the worker and back but the execution, copies included."""
     pressures: Pressures = Pressures()
     flop_per_row: float = 0.0
     """From the graph; 0 when it is not known."""
@@ -53,6 +64,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     """Memory traffic if every intermediate stayed in cache: a lower bound."""
     bytes_per_row_unfused: float = 0.0
     """Memory traffic if every node read and wrote memory: an upper bound."""
+    weight_bytes: int = 0
+    """Constants that a batch reads, whatever its rows; on top of the bytes per row."""
 
 
 class Profile:
