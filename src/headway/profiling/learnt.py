@@ -1,0 +1,88 @@
+"""What a predictor learnt, kept in a file from one run to the next.
+
+What was learnt holds for the machine, the slots and the threads that it was learnt on, so the file
+names them, and on others it is as if there were none. A file that cannot be read is no reason not
+to serve. Knows the file; what is in a state is the predictor's own affair.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from headway.core import DeviceParams
+from headway.devices import Fingerprint, hardware_differences
+
+__all__ = ["Circumstances", "Recalled", "read_learnt", "write_learnt"]
+
+_FORMAT: Final = "headway-learnt"
+_VERSION: Final = 1
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What must be as it was for a state to hold."""
+
+    machine: Fingerprint
+    devices: tuple[DeviceParams, ...]
+    threads: dict[str, int] = {}
+    """Threads of one execution by model."""
+
+
+class _Learnt(Struct, frozen=True, kw_only=True):
+    format: str = _FORMAT
+    version: int = _VERSION
+    predictor: str
+    circumstances: Circumstances
+    state: dict[str, object]
+
+
+class Recalled(Struct, frozen=True, kw_only=True):
+    """A state, or why there is none."""
+
+    state: dict[str, object] = {}
+    why_not: str | None = None
+    """None too where there is no file yet."""
+
+
+def read_learnt(path: Path, predictor: str, now: Circumstances) -> Recalled:
+    """What the predictor of this name had learnt under the same circumstances."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return Recalled()
+    except OSError as error:
+        return Recalled(why_not=f"it cannot be read: {error}")
+    try:
+        learnt = msgspec.json.decode(text, type=_Learnt)
+    except msgspec.MsgspecError as error:
+        return Recalled(why_not=f"it is not a file of this version: {error}")
+    if (learnt.format, learnt.version) != (_FORMAT, _VERSION):
+        return Recalled(why_not=f"it is version {learnt.version} of {learnt.format}")
+    if learnt.predictor != predictor:
+        return Recalled(why_not=f"it was learnt by `{learnt.predictor}`")
+    then = learnt.circumstances
+    if differences := hardware_differences(then.machine, now.machine):
+        return Recalled(why_not=f"it was learnt on another machine: {'; '.join(differences)}")
+    if then.devices != now.devices:
+        return Recalled(why_not="it was learnt with other devices or slots")
+    changed = [m for m in now.threads if then.threads.get(m, now.threads[m]) != now.threads[m]]
+    if changed:
+        return Recalled(why_not=f"`{changed[0]}` ran with another number of threads")
+    return Recalled(state=learnt.state)
+
+
+def write_learnt(path: Path, predictor: str, now: Circumstances, state: dict[str, object]) -> None:
+    """Replace the file in one step: a crash leaves the old one or the new one, whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    learnt = _Learnt(predictor=predictor, circumstances=now, state=state)
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as file:
+        file.write(msgspec.json.encode(learnt))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
