@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from headway.errors import InvalidRequestError, RequestCancelledError
-from headway.frontends.rest_errors import Answer, HttpError
+from headway.frontends.rest_errors import Answer, HttpError, prediction_headers
 
 __all__ = ["Receive", "Scope", "Send", "compress", "decompress", "read_body", "respond"]
 
@@ -61,7 +61,11 @@ async def _read_pieces(receive: Receive, bytes_max: int, message: Message) -> by
 
 async def respond(send: Send, answer: Answer, *, is_head: bool = False) -> None:
     """Send a whole response."""
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
+    headers = [
+        *answer.headers,
+        *prediction_headers(answer.foreseen),
+        (b"content-length", b"%d" % len(answer.body)),
+    ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else answer.body})
 

@@ -21,8 +21,16 @@ from headway.errors import HeadwayError
 from headway.frontends.asgi import Scope
 from headway.frontends.oip_reply import encode_infer
 from headway.frontends.oip_request import HEADER_LENGTH, DecodedInfer, ReplyForm
-from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to
+from headway.frontends.rest_errors import (
+    JSON_TYPE,
+    Answer,
+    Headers,
+    HttpError,
+    answer_to,
+    prediction_headers,
+)
 from headway.runtime import Engine, InferReply
+from headway.units import NS_PER_MS
 
 __all__ = ["DIRECT_BYTES_MAX", "DirectCall", "Offer", "response_bytes"]
 
@@ -32,7 +40,13 @@ DIRECT_BYTES_MAX: Final = 48 << 10
 GONE: Final = 499
 """Counted, never sent: the client has left."""
 BINARY_TYPE: Final = (b"content-type", b"application/octet-stream")
-_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: " % JSON_TYPE
+_JSON_HEADERS: Final[Headers] = (JSON_TYPE,)
+_JSON_HEAD: Final = b"HTTP/1.1 200 OK\r\n%b: %b\r\n" % JSON_TYPE
+_PLAIN: Final = _JSON_HEAD + b"content-length: %d\r\n\r\n%b"
+_FORESEEN: Final = (
+    _JSON_HEAD
+    + b"headway-expected-ms: %.3f\r\nheadway-bound-ms: %.3f\r\ncontent-length: %d\r\n\r\n%b"
+)
 _log: Final = logging.getLogger(__name__)
 
 Decode = Callable[[bytes], DecodedInfer]
@@ -81,11 +95,10 @@ class DirectCall:
         except Exception as error:  # noqa: BLE001 (as above)
             self._fail(error)
             return
-        if json_bytes is None:
-            self._answer(Answer(200, text))
-        else:
-            length = (HEADER_LENGTH, b"%d" % json_bytes)
-            self._answer(Answer(200, text, [BINARY_TYPE, length]))
+        headers = _JSON_HEADERS
+        if json_bytes is not None:
+            headers = (BINARY_TYPE, (HEADER_LENGTH, b"%d" % json_bytes))
+        self._answer(Answer(200, text, headers, end.foreseen))
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, HeadwayError | HttpError):
@@ -107,15 +120,18 @@ Offer = Callable[[Scope], DirectCall | None]
 
 def response_bytes(answer: Answer, *, is_kept_alive: bool) -> bytes:
     """A whole HTTP/1.1 response."""
-    headers = answer.headers
+    headers, body, foreseen = answer.headers, answer.body, answer.foreseen
     if len(headers) == 1 and headers[0] is JSON_TYPE and answer.status == 200 and is_kept_alive:
-        return b"%b%d\r\n\r\n%b" % (_JSON_HEAD, len(answer.body), answer.body)
+        if not foreseen.bound_ns:
+            return _PLAIN % (len(body), body)
+        expected_ms, bound_ms = foreseen.mean_ns / NS_PER_MS, foreseen.bound_ns / NS_PER_MS
+        return _FORESEEN % (expected_ms, bound_ms, len(body), body)
     lines = [_status_line(answer.status)]
-    lines += [b"%b: %b\r\n" % pair for pair in headers]
+    lines += [b"%b: %b\r\n" % pair for pair in (*headers, *prediction_headers(foreseen))]
     if not is_kept_alive and b"connection" not in {name for name, _ in headers}:
         lines.append(b"connection: close\r\n")
-    lines.append(b"content-length: %d\r\n\r\n" % len(answer.body))
-    return b"".join(lines) + answer.body
+    lines.append(b"content-length: %d\r\n\r\n" % len(body))
+    return b"".join(lines) + body
 
 
 def _status_line(status: int) -> bytes:

@@ -18,7 +18,10 @@ What a client may say besides its tensors:
 Reserved parameters (`priority`, `timeout`, `binary_data_output`, `headers`, `sequence_*`,
 `triton_*`) end here; all others go to the model. Keys that the protocol does not have are ignored.
 
-Pure: bytes in, values out. Any input at all gives a call or an `InvalidRequestError`.
+An estimate is asked for with the same body, in which an input may leave its data out.
+
+Pure: bytes in, values out. Any input at all gives a call or an `InvalidRequestError`, or, where an
+estimate is asked of more than may be sent, an `HttpError`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,10 +35,20 @@ from headway.core import Datatype, ModelName, TenantId, Tensor, TierName, concat
 from headway.errors import InvalidRequestError
 from headway.executors import ParameterValue, TensorSpec
 from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_elements
+from headway.frontends.rest_errors import HttpError
 from headway.runtime import InferCall, ModelStatus
 from headway.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
-__all__ = ["HEADER_NAMES", "DecodedInfer", "ReplyForm", "decode_infer", "decode_raw_infer"]
+__all__ = [
+    "HEADER_LENGTH",
+    "HEADER_NAMES",
+    "THREAD_BYTES_MIN",
+    "DecodedInfer",
+    "ReplyForm",
+    "decode_estimate",
+    "decode_infer",
+    "decode_raw_infer",
+]
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
 HEADER_PRIORITY: Final = b"headway-priority"
@@ -47,11 +60,16 @@ HEADER_NAMES: Final = frozenset(
 )
 """Lower-case names of the request headers that `decode_infer` reads."""
 
+THREAD_BYTES_MIN: Final = 1 << 20
+"""From here on bodies are decoded in a thread, so that other requests get their turn meanwhile."""
 ID_CHARS_MAX: Final = 4096
 """Of a client's own id, which is kept for as long as its request waits."""
 PRIORITY_MAX: Final = 2**31 - 1
 BUDGET_NS_MAX: Final = 10_000_000 * NS_PER_S
 """Four months: a longer budget says no more than none, and is cut to this."""
+
+_BYTES_HEAD_BYTES: Final = 4
+"""Of an element of BYTES: its length, which alone is sent of an empty one."""
 
 _RESERVED: Final = frozenset(
     "binary_data_output headers priority sequence_end sequence_id sequence_start timeout".split()
@@ -124,13 +142,7 @@ def decode_infer(
     Raises:
         InvalidRequestError: what is wrong, and with which value.
     """
-    json_bytes = _json_bytes(headers.get(HEADER_LENGTH), len(body))
-    request = _decode_json(body if json_bytes == len(body) else body[:json_bytes])
-    if 2 * json_bytes < len(body):
-        binary = memoryview(body)[json_bytes:]
-    else:
-        binary = memoryview(body[json_bytes:])  # a view would keep far more than its own bytes
-    inputs = _tensors_of(request.inputs, binary)
+    request, inputs = _opened(body, headers, None)
     names, binary_by_name = _outputs_of(request.outputs)
     parameters = request.parameters or {}
     form = ReplyForm(
@@ -139,6 +151,68 @@ def decode_infer(
     return DecodedInfer(
         _call_of(model, version, inputs, names, arrived_at_ns, parameters, headers), form
     )
+
+
+def decode_estimate(
+    body: bytes,
+    *,
+    model: ModelName,
+    version: str = "",
+    arrived_at_ns: int,
+    headers: Mapping[bytes, bytes],
+    bytes_max: int,
+) -> InferCall:
+    """Decode a body as `decode_infer` does; inputs without data are zeros of their shape.
+
+    Args:
+        body: all of it, decompressed; the other arguments are those of `decode_infer`.
+        bytes_max: of the body and of the data that it leaves out, together.
+
+    Raises:
+        InvalidRequestError: what is wrong, and with which value.
+        HttpError: 413, the request itself would be too large to be sent.
+    """
+    request, inputs = _opened(body, headers, _Zeros(bytes_max - len(body)))
+    names, _ = _outputs_of(request.outputs)
+    parameters = request.parameters or {}
+    _flag(parameters, "binary_data_output", is_default=False)
+    return _call_of(model, version, inputs, names, arrived_at_ns, parameters, headers)
+
+
+class _Zeros:
+    """What stands for data that was left out: all zeros, of every datatype a valid value."""
+
+    __slots__ = ("_room_bytes",)
+
+    def __init__(self, room_bytes: int) -> None:
+        self._room_bytes = room_bytes
+
+    def of(self, datatype: Datatype, shape: tuple[int, ...]) -> bytes:
+        """The bytes of a tensor; the system gives no memory to zeros that nobody reads."""
+        size_bytes = elements_of(shape) * (datatype.item_bytes or _BYTES_HEAD_BYTES)
+        if size_bytes > self._room_bytes:
+            raise HttpError(
+                413,
+                "body_too_large",
+                f"the request would have more than the bytes allowed: an input of shape"
+                f" {_shown(list(shape))} alone takes {_shown(size_bytes)} (hint: ask of less, or"
+                " raise the server's limit)",
+            )
+        self._room_bytes -= size_bytes
+        return bytes(size_bytes)
+
+
+def _opened(
+    body: bytes, headers: Mapping[bytes, bytes], zeros: _Zeros | None
+) -> tuple[_Infer, list[Tensor]]:
+    """The JSON of a body, and the inputs that it describes."""
+    json_bytes = _json_bytes(headers.get(HEADER_LENGTH), len(body))
+    request = _decode_json(body if json_bytes == len(body) else body[:json_bytes])
+    if 2 * json_bytes < len(body):
+        binary = memoryview(body)[json_bytes:]
+    else:
+        binary = memoryview(body[json_bytes:])  # a view would keep far more than its own bytes
+    return request, _tensors_of(request.inputs, binary, zeros)
 
 
 def decode_raw_infer(
@@ -187,16 +261,20 @@ def _decode_json(text: bytes) -> _Infer:
         ) from None
 
 
-def _tensors_of(inputs: Sequence[_Input], binary: memoryview) -> list[Tensor]:
+def _tensors_of(inputs: Sequence[_Input], binary: memoryview, zeros: _Zeros | None) -> list[Tensor]:
     tensors = []
     start = 0
     for one in inputs:
         name, datatype, shape = one.name, one.datatype, tuple(one.shape)
         size_bytes = None if one.parameters is None else _binary_size(one)
         if size_bytes is None:
-            if _is_absent(one.data):
+            data: bytes | memoryview
+            if not _is_absent(one.data):
+                data = pack_elements(name, datatype, shape, one.data)
+            elif zeros is not None:
+                data = zeros.of(datatype, shape)
+            else:
                 raise InvalidRequestError(f"input `{name}` has neither `data` nor binary data")
-            data: bytes | memoryview = pack_elements(name, datatype, shape, one.data)
         else:
             if size_bytes > len(binary) - start:
                 raise InvalidRequestError(

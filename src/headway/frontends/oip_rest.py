@@ -34,6 +34,7 @@ from headway.frontends.oip_reply import encode_infer
 from headway.frontends.oip_request import (
     HEADER_LENGTH,
     HEADER_NAMES,
+    THREAD_BYTES_MIN,
     DecodedInfer,
     decode_infer,
     decode_raw_infer,
@@ -52,8 +53,6 @@ _log: Final = logging.getLogger(__name__)
 _LENGTH: Final = b"content-length"
 _CODING: Final = b"content-encoding"
 _ACCEPT: Final = b"accept-encoding"
-_THREAD_BYTES_MIN: Final = 1 << 20
-"""From here on bodies are decoded in a thread, so that other requests get their turn meanwhile."""
 _STATUSES: Final = (200, 400, 403, 404, 405, 413, 429, 499, 500, 501, 503, 504)
 _EXPECT: Final = b"expect"
 _LENGTH_DIGITS_MAX: Final = 9
@@ -93,7 +92,7 @@ class OipRest:
         self._engine = engine
         self._body_bytes_max = body_bytes_max
         self._watch = watch or DisconnectWatch()
-        self._routes = OipRoutes(engine, version, can_load=can_load)
+        self._routes = OipRoutes(engine, version, can_load=can_load, body_bytes_max=body_bytes_max)
         self.answers: dict[int, int] = dict.fromkeys(_STATUSES, 0)
         """Answers so far by status, 499 for clients that left before theirs."""
 
@@ -151,7 +150,7 @@ class OipRest:
         body = await read_body(receive, self._body_bytes_max, headers.get(_LENGTH))
         if _CODING in headers:
             body = await decompress(body, headers[_CODING], self._body_bytes_max)
-        if len(body) < _THREAD_BYTES_MIN:
+        if len(body) < THREAD_BYTES_MIN:
             decoded = self._decode(body, path, arrived_at_ns, headers)
         else:
             decoded = await asyncio.to_thread(self._decode, body, path, arrived_at_ns, headers)
@@ -160,15 +159,13 @@ class OipRest:
             reply = await engine.infer(decoded.call)
         text, json_bytes = encode_infer(reply, decoded.form)
         wanted = headers.get(_ACCEPT)
-        if json_bytes is None and wanted not in _REPLY_CODINGS:
-            return Answer(200, text)
         answer_headers = [JSON_TYPE if json_bytes is None else BINARY_TYPE]
         if json_bytes is not None:
             answer_headers.append((HEADER_LENGTH, b"%d" % json_bytes))
         if wanted in _REPLY_CODINGS:
             text = await compress(text, wanted)
             answer_headers.append((_CODING, wanted))
-        return Answer(200, text, answer_headers)
+        return Answer(200, text, answer_headers, reply.foreseen)
 
     def _decode(
         self, body: bytes, path: InferPath, arrived_at_ns: int, headers: Mapping[bytes, bytes]
@@ -196,6 +193,7 @@ class OipRest:
         endpoint: Endpoint | None = found.methods.get(method)
         if endpoint is None:
             raise _wrong_method(scope, found.methods)
+        arrived_at_ns = self._engine.now_ns()
         headers = _headers_of(scope)
         body = b""
         if method != "GET":
@@ -207,6 +205,8 @@ class OipRest:
             names.get("version", ""),
             names.get("region", ""),
             body,
+            headers,
+            arrived_at_ns,
         )
         outcome = endpoint(target)
         return await outcome if isinstance(outcome, Awaitable) else outcome

@@ -3,6 +3,7 @@
 `ROUTES` is the whole list. Most answer at once; loading and unloading wait for the engine.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ from msgspec.json import Decoder, Encoder
 
 from headway.core import ModelName
 from headway.errors import InvalidRequestError, ModelNotFoundError
+from headway.frontends.oip_estimate import estimate_body
 from headway.frontends.oip_models import (
     LOG_SETTINGS,
     TRACE_SETTINGS,
@@ -20,8 +22,14 @@ from headway.frontends.oip_models import (
     server_metadata,
     statistics,
 )
+from headway.frontends.oip_request import (
+    HEADER_LENGTH,
+    THREAD_BYTES_MIN,
+    decode_estimate,
+    decode_raw_infer,
+)
 from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError
-from headway.runtime import Engine
+from headway.runtime import Engine, InferCall
 
 __all__ = ["Endpoint", "OipRoutes", "Target"]
 
@@ -38,6 +46,9 @@ class Target(NamedTuple):
     version: str
     region: str
     body: bytes
+    headers: Mapping[bytes, bytes]
+    """Those that an infer request may have."""
+    arrived_at_ns: int
 
 
 Endpoint = Callable[[Target], Answer | Awaitable[Answer]]
@@ -67,9 +78,12 @@ _object_decoder: Final = Decoder(dict[str, Any])
 class OipRoutes:
     """Answers from an engine."""
 
-    def __init__(self, engine: Engine, version: str, *, can_load: bool = True) -> None:
+    def __init__(
+        self, engine: Engine, version: str, *, can_load: bool = True, body_bytes_max: int
+    ) -> None:
         self._engine = engine
         self._can_load = can_load
+        self._body_bytes_max = body_bytes_max
         self._metadata = _json(server_metadata(version))
         self._routes = [
             (pattern.strip("/").split("/"), {**methods}) for pattern, methods in self._table()
@@ -107,6 +121,8 @@ class OipRoutes:
                     ("/stats", self._statistics),
                 )
             ],
+            (model + "/estimate", {"POST": self._estimate}),
+            (version + "/estimate", {"POST": self._estimate}),
             ("/v2/repository/index", {"POST": self._index}),
             ("/v2/repository/models/{model}/load", {"POST": self._load}),
             ("/v2/repository/models/{model}/unload", {"POST": self._unload}),
@@ -166,6 +182,31 @@ class OipRoutes:
 
     def _all_statistics(self, _: Target) -> Answer:
         return _json(statistics(self._engine.statistics()))
+
+    async def _estimate(self, target: Target) -> Answer:
+        if len(target.body) < THREAD_BYTES_MIN:
+            call = self._asked(target)
+        else:
+            call = await asyncio.to_thread(self._asked, target)
+        return _json(estimate_body(self._engine.estimate(call)))
+
+    def _asked(self, target: Target) -> InferCall:
+        """The infer request that an estimate is asked of, its inputs whole or only described."""
+        if target.headers.get(HEADER_LENGTH) == b"0":
+            return decode_raw_infer(
+                target.body,
+                status=self._engine.status(target.model, target.version),
+                arrived_at_ns=target.arrived_at_ns,
+                headers=target.headers,
+            ).call
+        return decode_estimate(
+            target.body,
+            model=target.model,
+            version=target.version,
+            arrived_at_ns=target.arrived_at_ns,
+            headers=target.headers,
+            bytes_max=self._body_bytes_max,
+        )
 
     # --- the repository ---
 

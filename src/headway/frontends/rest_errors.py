@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Encoder
 
+from headway.core import UNKNOWN, Forecast
 from headway.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -25,9 +26,10 @@ from headway.errors import (
     UnavailableError,
     WorkerLostError,
 )
+from headway.runtime import ExpiredError
 from headway.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["Answer", "HttpError", "answer_to", "status_of"]
+__all__ = ["Answer", "HttpError", "answer_to", "prediction_headers", "status_of"]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -65,6 +67,8 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     headers: Headers = (JSON_TYPE,)
+    foreseen: Forecast = UNKNOWN
+    """What was expected of the request when it was admitted; two more headers, where known."""
 
 
 class _Body(Struct, omit_defaults=True):
@@ -79,6 +83,16 @@ class _Body(Struct, omit_defaults=True):
 _encoder: Final = Encoder()
 
 
+def prediction_headers(foreseen: Forecast) -> Headers:
+    """The mean and the bound of a known prediction, in milliseconds; nothing of an unknown one."""
+    if not foreseen.bound_ns:
+        return ()
+    return (
+        (b"headway-expected-ms", b"%.3f" % (foreseen.mean_ns / NS_PER_MS)),
+        (b"headway-bound-ms", b"%.3f" % (foreseen.bound_ns / NS_PER_MS)),
+    )
+
+
 def status_of(error: HeadwayError) -> int:
     """The status number of an error; a class that the table lacks has its parent's."""
     return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
@@ -87,6 +101,7 @@ def status_of(error: HeadwayError) -> int:
 def answer_to(error: Exception) -> Answer:
     """The response that tells a client of an error. What is not ours tells nothing of itself."""
     headers: list[tuple[bytes, bytes]] = [JSON_TYPE]
+    foreseen = error.foreseen if isinstance(error, ExpiredError) else UNKNOWN
     match error:
         case HttpError():
             headers += error.headers
@@ -103,7 +118,7 @@ def answer_to(error: Exception) -> Answer:
         case _:
             text = "the server failed; this is a bug in headway, and its log says more"
             return Answer(500, _encoder.encode(_Body(error=text, code=InternalError.code)), headers)
-    return Answer(status_of(error), _encoder.encode(body), headers)
+    return Answer(status_of(error), _encoder.encode(body), headers, foreseen)
 
 
 def _rejection(error: RejectedError) -> _Body:

@@ -58,19 +58,22 @@ def read_learnt(path: Path, predictor: str, now: Circumstances) -> Recalled:
         learnt = msgspec.json.decode(text, type=_Learnt)
     except msgspec.MsgspecError as error:
         return Recalled(why_not=f"it is not a file of this version: {error}")
+    why_not = _why_not(learnt, predictor, now)
+    return Recalled(state=learnt.state) if why_not is None else Recalled(why_not=why_not)
+
+
+def _why_not(learnt: _Learnt, predictor: str, now: Circumstances) -> str | None:
     if (learnt.format, learnt.version) != (_FORMAT, _VERSION):
-        return Recalled(why_not=f"it is version {learnt.version} of {learnt.format}")
+        return f"it is version {learnt.version} of {learnt.format}"
     if learnt.predictor != predictor:
-        return Recalled(why_not=f"it was learnt by `{learnt.predictor}`")
+        return f"it was learnt by `{learnt.predictor}`"
     then = learnt.circumstances
     if differences := hardware_differences(then.machine, now.machine):
-        return Recalled(why_not=f"it was learnt on another machine: {'; '.join(differences)}")
+        return f"it was learnt on another machine: {'; '.join(differences)}"
     if then.devices != now.devices:
-        return Recalled(why_not="it was learnt with other devices or slots")
+        return "it was learnt with other devices or slots"
     changed = [m for m in now.threads if then.threads.get(m, now.threads[m]) != now.threads[m]]
-    if changed:
-        return Recalled(why_not=f"`{changed[0]}` ran with another number of threads")
-    return Recalled(state=learnt.state)
+    return f"`{changed[0]}` ran with another number of threads" if changed else None
 
 
 def write_learnt(path: Path, predictor: str, now: Circumstances, state: dict[str, object]) -> None:

@@ -9,6 +9,7 @@ from headway.runtime.driver import Driver, Effects, Observer
 from headway.runtime.engine import (
     Engine,
     InferCall,
+    InferEstimate,
     InferReply,
     ModelState,
     ModelStatistics,
@@ -17,6 +18,7 @@ from headway.runtime.engine import (
     StageStatistics,
 )
 from headway.runtime.models import Catalogue, ModelPlan, TierParams
+from headway.runtime.outcomes import ExpiredError
 
 __all__ = [
     "AsyncEngine",
@@ -26,7 +28,9 @@ __all__ = [
     "Effects",
     "Engine",
     "Executor",
+    "ExpiredError",
     "InferCall",
+    "InferEstimate",
     "InferReply",
     "LoopClock",
     "ModelPlan",

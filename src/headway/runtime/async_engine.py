@@ -34,11 +34,9 @@ from headway.core import (
     ReplicasLost,
     ReplicaStopped,
     ReplicaWarmed,
-    Request,
     RequestArrived,
     RequestCancelled,
     RequestId,
-    TenantId,
     Tensor,
     TierName,
 )
@@ -56,6 +54,7 @@ from headway.runtime.clock import Clock
 from headway.runtime.driver import Driver, Observer
 from headway.runtime.engine import (
     InferCall,
+    InferEstimate,
     InferReply,
     ModelState,
     ModelStatistics,
@@ -68,8 +67,6 @@ from headway.runtime.pending import Pending, wanted_by
 from headway.runtime.statistics import Statistics
 
 __all__ = ["AsyncEngine", "Executor"]
-
-_ANYONE = TenantId("default")
 
 
 class Executor(Protocol):
@@ -182,10 +179,9 @@ class AsyncEngine:
 
     def submit(self, call: InferCall, on_end: OnEnd) -> RequestId:
         """Start one request; see `Engine.submit`."""
-        generation = self._models.serving(call.model, call.version)
-        assert generation.binding is not None, "a serving generation has a binding"
-        pending = Pending(call, bind(call, generation.binding), generation, on_end)
-        request = self._request(pending)
+        pending = self._bound(call, on_end)
+        request = pending.request(RequestId(self._request_seq + 1), self._tiers)
+        self._request_seq += 1
         self._pending[request.request_id] = pending
         self._driver.post(RequestArrived(request=request))
         if self._driver.has_crashed and self._pending.pop(request.request_id, None) is not None:
@@ -195,6 +191,26 @@ class AsyncEngine:
     def cancel(self, request_id: RequestId) -> None:
         """Take a request back; see `Engine.cancel`."""
         self._driver.post(RequestCancelled(request_id=request_id))
+
+    def estimate(self, call: InferCall) -> InferEstimate:
+        """What would become of a call; see `Engine.estimate`. No event, so no observer sees it."""
+        if self._driver.has_crashed:
+            raise _stopped()
+        pending = self._bound(call, _tell_nobody)
+        request = pending.request(RequestId(self._request_seq + 1), self._tiers)
+        now_ns = self._clock.now_ns()
+        found = self._kernel.estimate(request, now_ns)
+        return InferEstimate(
+            model=call.model,
+            version=pending.generation.plan.params.version,
+            reason=found.reason,
+            retry_after_ns=found.retry_after_ns,
+            foreseen=found.foreseen,
+            left_ns=request.deadline_at_ns - now_ns,
+            tier=pending.tier,
+            budget_ns=pending.budget_ns,
+            budget_source=pending.limit,
+        )
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model that is served now; see `Engine.status`."""
@@ -427,6 +443,12 @@ class AsyncEngine:
         for replica_id in replica_ids:
             self._forget_if_gone(replica_id)
 
+    def _bound(self, call: InferCall, on_end: OnEnd) -> Pending:
+        """A call, checked against the generation that would answer it."""
+        generation = self._models.serving(call.model, call.version)
+        assert generation.binding is not None, "a serving generation has a binding"
+        return Pending(call, bind(call, generation.binding), generation, on_end)
+
     def _rebind(self, pending: Pending, generation: Generation) -> bool:
         """Put a call's inputs in the order of the generation that runs it; False if none fits."""
         assert generation.binding is not None, "a ready replica is bound"
@@ -446,36 +468,6 @@ class AsyncEngine:
         if replica_id not in self._kernel.fleet.replicas:
             self._models.forget(replica_id)
 
-    def _request(self, pending: Pending) -> Request:
-        """The kernel's view of a call: the tier's grant, shortened by what the client asked."""
-        call, bound = pending.call, pending.bound
-        tier_name = pending.generation.plan.tier if call.tier is None else call.tier
-        tier = self._tiers.get(tier_name)
-        if tier is None:
-            raise InvalidRequestError(
-                f"there is no tier `{tier_name}`", hint=f"tiers: {', '.join(self._tiers)}"
-            )
-        pending.tier = tier_name
-        pending.budget_ns = tier.budget_ns
-        if call.budget_ns is not None and call.budget_ns < tier.budget_ns:
-            pending.budget_ns = call.budget_ns
-            pending.limit = call.budget_source
-        self._request_seq += 1
-        return Request(
-            request_id=RequestId(self._request_seq),
-            model=call.model,
-            bucket=bound.bucket,
-            version=call.version,
-            rows=bound.rows,
-            payload_bytes=bound.payload_bytes,
-            priority=tier.priority if call.priority is None else call.priority,
-            tier=tier_name,
-            tenant=call.tenant or _ANYONE,
-            slot_class=tier.slot_class,
-            arrived_at_ns=call.arrived_at_ns,
-            budget_ns=pending.budget_ns,
-        )
-
 
 def _stopped() -> InternalError:
     return InternalError("the scheduler has stopped", hint="see the server's log; restart it")
@@ -489,3 +481,7 @@ def _resolve(future: "asyncio.Future[InferReply]", end: InferReply | HeadwayErro
         future.set_exception(end)
     else:
         future.set_result(end)
+
+
+def _tell_nobody(end: InferReply | HeadwayError) -> None:
+    """For a call that never begins, and so never ends."""

@@ -9,13 +9,23 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headway.core import ModelName, RequestId, TenantId, Tensor, TierName
+from headway.core import (
+    UNKNOWN,
+    Forecast,
+    ModelName,
+    RejectReason,
+    RequestId,
+    TenantId,
+    Tensor,
+    TierName,
+)
 from headway.errors import HeadwayError
 from headway.executors import ParameterValue, TensorSpec
 
 __all__ = [
     "Engine",
     "InferCall",
+    "InferEstimate",
     "InferReply",
     "ModelState",
     "ModelStatistics",
@@ -63,6 +73,38 @@ class InferReply(Struct, frozen=True, kw_only=True):
     budget_ns: int
     budget_source: str
     """What limit the request ran under: `tier`, `timeout` or `headway-budget-ms`."""
+    foreseen: Forecast = UNKNOWN
+    """What was expected of it when it was admitted; all 0 while nothing was known."""
+
+
+class InferEstimate(Struct, frozen=True, kw_only=True):
+    """What would become of a request that is only asked about."""
+
+    model: ModelName
+    version: str
+    reason: RejectReason | None
+    """Why it would be refused; None where it would be admitted."""
+    retry_after_ns: int
+    """When to come back after a refusal; 0 where there is nothing to say."""
+    foreseen: Forecast
+    """What it would take from now on, were it admitted; all 0 while nothing is known."""
+    left_ns: int
+    """What is left of its budget; below 0 where that is spent."""
+    tier: TierName
+    budget_ns: int
+    budget_source: str
+    """As in a reply: `tier`, `timeout` or `headway-budget-ms`."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a prediction."""
+        return self.foreseen.bound_ns > 0
+
+    def will_meet_deadline(self, needed_ns: int) -> bool | None:
+        """Whether it would be in time if it took this long; None while nothing is known."""
+        if self.reason is not None:
+            return False
+        return needed_ns <= self.left_ns if self.is_known else None
 
 
 OnEnd = Callable[[InferReply | HeadwayError], None]
@@ -160,6 +202,17 @@ class Engine(Protocol):
 
     def cancel(self, request_id: RequestId) -> None:
         """Take a submitted request back; one that has ended is ignored."""
+
+    def estimate(self, call: InferCall) -> InferEstimate:
+        """What would become of a call now. Runs nothing, queues nothing, counts nothing.
+
+        Of the inputs only names, datatypes, shapes and sizes matter.
+
+        Raises:
+            InvalidRequestError: inputs do not fit the model, or the tier does not exist.
+            ModelNotFoundError: no such model or version.
+            UnavailableError: the model is still loading.
+        """
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model that is served now.

@@ -1,9 +1,22 @@
-"""From a kernel's outcome to the error its caller gets: inside there are fates, outside errors."""
+"""From a kernel's outcome to the error its caller gets: inside there are fates, outside errors.
+
+Knows outcomes and the error tree. Never a status number of a protocol.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
-from headway.core import Expire, ExpireReason, Fail, ModelName, Reject, RejectReason, Stage
+from headway.core import (
+    UNKNOWN,
+    Expire,
+    ExpireReason,
+    Fail,
+    Forecast,
+    ModelName,
+    Reject,
+    RejectReason,
+    Stage,
+)
 from headway.errors import (
     DeadlineExceededError,
     ExecutorError,
@@ -18,7 +31,15 @@ from headway.errors import (
 )
 from headway.units import format_duration
 
-__all__ = ["error_of"]
+__all__ = ["ExpiredError", "error_of"]
+
+
+class ExpiredError(DeadlineExceededError):
+    """An admitted request was not in time; beside it stands what was expected of it."""
+
+    foreseen: Forecast = UNKNOWN
+    """What was foreseen when it was admitted; all 0 while nothing was known."""
+
 
 _R = RejectReason
 
@@ -89,6 +110,6 @@ def _expired(outcome: Expire, limit: str) -> HeadwayError:
         message = "given up before it was started: it could no longer have been in time"
     else:
         message = f"the deadline passed while the request was {outcome.stage}"
-    return DeadlineExceededError(
-        message, limit=limit, stage=outcome.stage, hint=f"the limit was `{limit}`"
-    )
+    error = ExpiredError(message, limit=limit, stage=outcome.stage, hint=f"the limit was `{limit}`")
+    error.foreseen = outcome.foreseen
+    return error

@@ -1,15 +1,21 @@
-"""A call on its way through the engine: its tensors, and who is told how it ended."""
+"""A call on its way through the engine: its tensors, and who is told how it ended.
+
+Knows what a tier grants and turns a call into the kernel's `Request`. Decides nothing.
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from headway.core import Complete, Tensor
-from headway.errors import HeadwayError
+from headway.core import Complete, Request, RequestId, TenantId, Tensor, TierName
+from headway.errors import HeadwayError, InvalidRequestError
 from headway.runtime.binding import BoundCall
 from headway.runtime.engine import InferCall, InferReply, OnEnd
-from headway.runtime.models import Generation
+from headway.runtime.models import Generation, TierParams
 
 __all__ = ["Pending", "wanted_by"]
+
+_ANYONE: Final = TenantId("default")
 
 
 class Pending:
@@ -29,6 +35,39 @@ class Pending:
         self.budget_ns = 0
         self.limit = "tier"
 
+    def request(self, request_id: RequestId, tiers: Mapping[TierName, TierParams]) -> Request:
+        """The kernel's view of the call: the tier's grant, shortened by what the client asked.
+
+        Raises:
+            InvalidRequestError: there is no such tier.
+        """
+        call, bound = self.call, self.bound
+        if call.tier is not None:
+            self.tier = call.tier
+        tier = tiers.get(self.tier)
+        if tier is None:
+            raise InvalidRequestError(
+                f"there is no tier `{self.tier}`", hint=f"tiers: {', '.join(tiers)}"
+            )
+        self.budget_ns = tier.budget_ns
+        if call.budget_ns is not None and call.budget_ns < tier.budget_ns:
+            self.budget_ns = call.budget_ns
+            self.limit = call.budget_source
+        return Request(
+            request_id=request_id,
+            model=call.model,
+            bucket=bound.bucket,
+            version=call.version,
+            rows=bound.rows,
+            payload_bytes=bound.payload_bytes,
+            priority=tier.priority if call.priority is None else call.priority,
+            tier=self.tier,
+            tenant=call.tenant or _ANYONE,
+            slot_class=tier.slot_class,
+            arrived_at_ns=call.arrived_at_ns,
+            budget_ns=self.budget_ns,
+        )
+
     def complete(self, command: Complete) -> None:
         """Answer with the outputs."""
         self._tell(
@@ -42,6 +81,7 @@ class Pending:
                 tier=self.tier,
                 budget_ns=self.budget_ns,
                 budget_source=self.limit,
+                foreseen=command.foreseen,
             )
         )
 
