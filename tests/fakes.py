@@ -9,11 +9,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headway.core import Datatype, ModelName, RequestId, Tensor, TierName
+from headway.core import (
+    UNKNOWN,
+    Datatype,
+    Forecast,
+    ModelName,
+    RejectReason,
+    RequestId,
+    Tensor,
+    TierName,
+)
 from headway.errors import HeadwayError, ModelNotFoundError, RequestCancelledError
 from headway.executors import TensorSpec
 from headway.runtime import (
     InferCall,
+    InferEstimate,
     InferReply,
     ModelState,
     ModelStatistics,
@@ -54,7 +64,11 @@ def a_status(
 
 
 def a_reply(
-    *outputs: Tensor, model: str = ECHO, budget_ns: int = 1_000_000_000, source: str = "tier"
+    *outputs: Tensor,
+    model: str = ECHO,
+    budget_ns: int = 1_000_000_000,
+    source: str = "tier",
+    foreseen: Forecast = UNKNOWN,
 ) -> InferReply:
     """A reply with these outputs."""
     return InferReply(
@@ -67,6 +81,7 @@ def a_reply(
         tier=TierName("normal"),
         budget_ns=budget_ns,
         budget_source=source,
+        foreseen=foreseen,
     )
 
 
@@ -79,6 +94,12 @@ class FakeEngine:
     """Lines of the index besides the served models."""
     is_ready: bool = True
     outcome: Outcome | None = None
+    foreseen: Forecast = UNKNOWN
+    """Of every request."""
+    refusal: RejectReason | None = None
+    """Of every request that is only asked about."""
+    asked: list[InferCall] = field(default_factory=list)
+    """What estimates were made of."""
     gate: asyncio.Event | None = None
     calls: list[InferCall] = field(default_factory=list)
     loads: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
@@ -126,6 +147,23 @@ class FakeEngine:
         """End the task."""
         self.tasks[request_id].cancel()
 
+    def estimate(self, call: InferCall) -> InferEstimate:
+        """What the test has scripted, with a budget of the call or of a second."""
+        self.asked.append(call)
+        status = self.status(call.model, call.version)
+        budget_ns = status.budget_ns if call.budget_ns is None else call.budget_ns
+        return InferEstimate(
+            model=call.model,
+            version=status.version,
+            reason=self.refusal,
+            retry_after_ns=0 if self.refusal is None else 2_500_000,
+            foreseen=self.foreseen,
+            left_ns=call.arrived_at_ns + budget_ns - self.now_ns(),
+            tier=call.tier or status.tier,
+            budget_ns=budget_ns,
+            budget_source="tier" if call.budget_ns is None else call.budget_source,
+        )
+
     def _echo(self, call: InferCall) -> InferReply:
         outputs = [
             Tensor(
@@ -138,9 +176,14 @@ class FakeEngine:
         ]
         wanted = [output for output in outputs if not call.outputs or output.name in call.outputs]
         if call.budget_ns is None:
-            return a_reply(*wanted, model=call.model)
-        source = call.budget_source
-        return a_reply(*wanted, model=call.model, budget_ns=call.budget_ns, source=source)
+            return a_reply(*wanted, model=call.model, foreseen=self.foreseen)
+        return a_reply(
+            *wanted,
+            model=call.model,
+            budget_ns=call.budget_ns,
+            source=call.budget_source,
+            foreseen=self.foreseen,
+        )
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model of `models`; there is version 1 of each."""

@@ -5,10 +5,12 @@ import json
 
 import pytest
 from tests.fakes import FakeEngine, a_reply
+from tests.predictors import a_forecast
 
-from headway.core import Datatype, Tensor
+from headway.core import UNKNOWN, Datatype, Forecast, Tensor
 from headway.errors import DeadlineExceededError, RejectedError
 from headway.frontends import HttpServer, OipRest
+from headway.runtime import ExpiredError
 
 ECHO = "/v2/models/echo/infer"
 BODY = {"inputs": [{"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.5, 2.5]}]}
@@ -68,6 +70,7 @@ BINARY = (
 )
 
 
+@pytest.mark.parametrize("foreseen", [UNKNOWN, a_forecast(12_345_678, 98_765_432)])
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -87,20 +90,30 @@ BINARY = (
         ),
     ],
 )
-def test_both_ways_answer_alike(data: bytes, status: int) -> None:
+def test_both_ways_answer_alike(data: bytes, status: int, foreseen: Forecast) -> None:
     """The same request gets the same status, headers and body whichever way it takes."""
 
     async def run() -> None:
-        direct, asgi = await _both(FakeEngine(), data)
+        direct, asgi = await _both(FakeEngine(foreseen=foreseen), data)
         assert direct == asgi
         assert direct[0] == status
+        is_told = status == 200 and foreseen != UNKNOWN
+        assert direct[1].get("headway-expected-ms") == ("12.346" if is_told else None)
+        assert direct[1].get("headway-bound-ms") == ("98.765" if is_told else None)
 
     asyncio.run(run())
+
+
+def _expired() -> ExpiredError:
+    error = ExpiredError("late", limit="tier", stage="running")
+    error.foreseen = a_forecast(2_000_000)
+    return error
 
 
 @pytest.mark.parametrize(
     "error",
     [
+        _expired(),
         RejectedError("full", reason="model_queue_full", retry_after_ns=2_500_000_000),
         DeadlineExceededError("late", limit="tier", stage="waiting"),
         RuntimeError("a bug"),

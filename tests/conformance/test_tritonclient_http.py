@@ -4,6 +4,7 @@ The server runs in a thread with its own loop; the sync client, which stands on 
 """
 
 import asyncio
+import http.client
 import json
 import threading
 import warnings
@@ -14,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.fakes import FakeEngine, a_status
+from tests.predictors import a_forecast
 
 from headway.core import Datatype
 from headway.errors import RejectedError
@@ -99,6 +101,28 @@ def an_input(array: np.ndarray, datatype: str = "FP32", *, is_binary: bool = Tru
 
 
 FP32 = np.arange(32, dtype=np.float32).reshape(2, 16)
+
+
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_headers_of_a_prediction_disturb_nobody(serving, client, is_binary):
+    """A client that knows nothing of predictions reads its outputs as ever."""
+    serving.engine.foreseen = a_forecast(2_500_000, 4_000_000)
+    wanted = [triton.InferRequestedOutput("OUTPUT", binary_data=is_binary)]
+    result = client.infer("echo", [an_input(FP32, is_binary=is_binary)], outputs=wanted)
+    assert (result.as_numpy("OUTPUT") == FP32).all()
+    sent = headers_of_a_reply(serving.url)
+    assert (sent["headway-expected-ms"], sent["headway-bound-ms"]) == ("2.500", "4.000")
+
+
+def headers_of_a_reply(url: str) -> dict[str, str]:
+    """The headers of a reply, which Triton's client keeps to itself."""
+    tensor = {"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1]}
+    connection = http.client.HTTPConnection(url, timeout=10)
+    connection.request("POST", "/v2/models/echo/infer", json.dumps({"inputs": [tensor]}))
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return dict(response.getheaders())
 
 
 def test_health_and_metadata(client):

@@ -368,6 +368,57 @@ def test_doubtful_settings_are_warned_of(text: str, warning: str) -> None:
     assert any(warning in sentence for sentence in warnings_of(config_of(text)))
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("{devices: [{name: d, pin: false}]}", "device `d`: with pin: false"),
+        (
+            "{devices: [{isolation: per_model}], models: [{name: a, path: a, backend: onnx},"
+            " {name: b, path: b, backend: onnx}]}",
+            "device `cpu:0`: with isolation: per_model",
+        ),
+        (
+            "{models: [{name: a, path: a, backend: onnx, options: {intra_op_threads: 2}}]}",
+            "model `a`: with intra_op_threads: 2",
+        ),
+        (
+            "{models: [{name: a, path: a, backend: onnx, options: {allow_spinning: true}}]}",
+            "model `a`: with allow_spinning: true",
+        ),
+    ],
+)
+def test_settings_that_spoil_predictions_are_warned_of(text: str, warning: str) -> None:
+    """What makes times hard to predict is said once, in a line that ends with the remedy."""
+    (found,) = [sentence for sentence in warnings_of(config_of(text)) if warning in sentence]
+    assert "\n" not in found
+    assert "; set " in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # One batch at a time has no neighbours that it could be in the way of.
+        "{devices: [{cores: [0], slots_per_core: 1, pin: false, isolation: per_model}], models:"
+        " [{name: a, path: a, backend: onnx,"
+        " options: {intra_op_threads: 2, allow_spinning: true}},"
+        " {name: b, path: b, backend: onnx}]}",
+        "{devices: [{isolation: per_model}], models: [{name: a, path: a, backend: onnx}]}",
+        "{models: [{name: a, path: a, backend: onnx,"
+        " options: {intra_op_threads: 1, allow_spinning: false}}]}",
+        # Another back end may call something else by that name.
+        "{models: [{name: a, path: 'm:A', backend: python,"
+        " options: {intra_op_threads: 2, allow_spinning: true}}]}",
+        # The device that it warns of is not the one that the model runs on.
+        "{devices: [{name: d}, {name: e, cores: [0], slots_per_core: 1}], models:"
+        " [{name: a, path: a, backend: onnx, devices: [e],"
+        " options: {intra_op_threads: 2}}]}",
+    ],
+)
+def test_settings_that_disturb_nobody_are_not_warned_of(text: str) -> None:
+    """A warning that is of no consequence would hide one that is."""
+    assert warnings_of(config_of(text)) == ()
+
+
 # --- one model file -------------------------------------------------------------------------------
 
 

@@ -54,6 +54,7 @@ from headway.config.schema import (
     TensorConfig,
     TierConfig,
     WarmupConfig,
+    WindowedPciePredictorConfig,
 )
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "Tier",
     "TierConfig",
     "WarmupConfig",
+    "WindowedPciePredictorConfig",
     "build_from_file",
     "cache_folder",
     "config_for_model_file",

@@ -158,12 +158,12 @@ def _device_params(device: CpuDeviceConfig, cores: Sequence[int] | None) -> Devi
     )
 
 
-def _weight_of(niceness: int) -> int:
+def _weight_of(niceness: int) -> float:
     """Share of a core that Linux gives: 1024 at 0, a quarter less for each step up.
 
     The kernel's own table (`sched_prio_to_weight` in kernel/sched/core.c) is this, rounded.
     """
-    return max(1, round(1024 / 1.25**niceness))
+    return float(round(1024 / 1.25**niceness))
 
 
 def _worker_group(device: CpuDeviceConfig, usable: Sequence[int]) -> WorkerGroup:

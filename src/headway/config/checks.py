@@ -12,7 +12,7 @@ from headway.core import SlotClass
 from headway.units import format_duration
 
 if TYPE_CHECKING:
-    from headway.config.schema import Config, ModelConfig
+    from headway.config.schema import Config, CpuDeviceConfig, ModelConfig
 
 __all__ = [
     "CrossCheckError",
@@ -152,3 +152,45 @@ def _doubts(config: "Config") -> Iterator[str]:
                 f"tier `{name}` starts before `{later[0]}`, yet gives way to it once both run: "
                 f"its slot_class is `low`"
             )
+    for device in config.devices:
+        yield from _unpredictable(config, device)
+
+
+def _unpredictable(config: "Config", device: "CpuDeviceConfig") -> Iterator[str]:
+    """Settings of a device that make the time of a batch beside others hard to foresee."""
+    if device.slots_per_core == 1 and len(device.cores or (0, 0)) == 1:
+        return  # one batch at a time has no neighbours
+    first = config.devices[0].name
+    models = [m for m in config.models if device.name in (m.devices or (first,))]
+    where = f"device `{device.name}`"
+    if not device.pin:
+        yield (
+            f"{where}: with pin: false the system moves batches between cores, and how long they "
+            "take is harder to predict; set pin: true"
+        )
+    if device.isolation == "per_model" and len(models) > 1:
+        yield (
+            f"{where}: with isolation: per_model each model has threads of its own on the same "
+            "cores, and how long batches take is harder to predict; set isolation: shared"
+        )
+    for model in models:
+        yield from _busy_threads(model)
+
+
+def _busy_threads(model: "ModelConfig") -> Iterator[str]:
+    """Options of the ONNX back end by which batches that run at once hinder each other."""
+    if model.backend != "onnx":
+        return
+    threads = model.options.get("intra_op_threads", 1)
+    if isinstance(threads, int) and threads > 1:
+        yield (
+            f"model `{model.name}`: with intra_op_threads: {threads} a batch waits for the threads "
+            "of others that run at once, and how long it takes is harder to predict; set "
+            "intra_op_threads: 1, or give its device one slot"
+        )
+    if model.options.get("allow_spinning") is True:
+        yield (
+            f"model `{model.name}`: with allow_spinning: true its threads keep cores busy while "
+            "they wait, which slows batches that run at once several times over; set "
+            "allow_spinning: false, or give its device one slot"
+        )

@@ -38,6 +38,7 @@ __all__ = [
     "TensorConfig",
     "TierConfig",
     "WarmupConfig",
+    "WindowedPciePredictorConfig",
 ]
 
 

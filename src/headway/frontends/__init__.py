@@ -5,12 +5,13 @@ the kernel's events and commands, a policy, or a worker: what a client wants is 
 """
 
 from headway.frontends.disconnect import DisconnectWatch
+from headway.frontends.oip_raw import decode_raw_infer
 from headway.frontends.oip_reply import EncodedInfer, encode_infer
 from headway.frontends.oip_request import (
     DecodedInfer,
     ReplyForm,
+    decode_estimate,
     decode_infer,
-    decode_raw_infer,
 )
 from headway.frontends.oip_rest import OipRest
 from headway.frontends.rest_errors import Answer, HttpError, answer_to, status_of
@@ -26,6 +27,7 @@ __all__ = [
     "OipRest",
     "ReplyForm",
     "answer_to",
+    "decode_estimate",
     "decode_infer",
     "decode_raw_infer",
     "encode_infer",

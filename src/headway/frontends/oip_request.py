@@ -31,12 +31,12 @@ from typing import Annotated, Any, Final
 from msgspec import DecodeError, Meta, Raw, Struct
 from msgspec.json import Decoder
 
-from headway.core import Datatype, ModelName, TenantId, Tensor, TierName, concat_bytes, elements_of
+from headway.core import Datatype, ModelName, TenantId, Tensor, TierName, elements_of
 from headway.errors import InvalidRequestError
-from headway.executors import ParameterValue, TensorSpec
+from headway.executors import ParameterValue
 from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_elements
 from headway.frontends.rest_errors import HttpError
-from headway.runtime import InferCall, ModelStatus
+from headway.runtime import InferCall
 from headway.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 __all__ = [
@@ -45,9 +45,9 @@ __all__ = [
     "THREAD_BYTES_MIN",
     "DecodedInfer",
     "ReplyForm",
+    "call_of",
     "decode_estimate",
     "decode_infer",
-    "decode_raw_infer",
 ]
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -149,7 +149,7 @@ def decode_infer(
         request.id, _flag(parameters, "binary_data_output", is_default=False), binary_by_name
     )
     return DecodedInfer(
-        _call_of(model, version, inputs, names, arrived_at_ns, parameters, headers), form
+        call_of(model, version, inputs, names, arrived_at_ns, parameters, headers), form
     )
 
 
@@ -176,7 +176,7 @@ def decode_estimate(
     names, _ = _outputs_of(request.outputs)
     parameters = request.parameters or {}
     _flag(parameters, "binary_data_output", is_default=False)
-    return _call_of(model, version, inputs, names, arrived_at_ns, parameters, headers)
+    return call_of(model, version, inputs, names, arrived_at_ns, parameters, headers)
 
 
 class _Zeros:
@@ -213,28 +213,6 @@ def _opened(
     else:
         binary = memoryview(body[json_bytes:])  # a view would keep far more than its own bytes
     return request, _tensors_of(request.inputs, binary, zeros)
-
-
-def decode_raw_infer(
-    body: bytes, *, status: ModelStatus, arrived_at_ns: int, headers: Mapping[bytes, bytes]
-) -> DecodedInfer:
-    """Decode a body that is the bytes of the model's only input, one row of it.
-
-    Raises:
-        InvalidRequestError: the model has several inputs, or the bytes do not fill its shape.
-    """
-    if len(status.inputs) != 1:
-        raise InvalidRequestError(
-            f"model `{status.name}` has {len(status.inputs)} inputs, a raw request carries one",
-            hint="describe the inputs in JSON and send their bytes behind it",
-        )
-    spec = status.inputs[0]
-    data = concat_bytes([body]) if spec.datatype is Datatype.BYTES else body
-    shape = _raw_shape(spec, status, len(body))
-    check_packed(spec.name, spec.datatype, shape, data)
-    inputs = [Tensor(spec.name, spec.datatype, shape, data)]
-    call = _call_of(status.name, status.version, inputs, (), arrived_at_ns, {}, headers)
-    return DecodedInfer(call, ReplyForm(is_binary=True))
 
 
 def _json_bytes(header: bytes | None, body_bytes: int) -> int:
@@ -353,7 +331,7 @@ def _refuse_twins(kind: str, names: Sequence[str]) -> None:
         raise InvalidRequestError(f"{kind} `{twin}` is there more than once")
 
 
-def _call_of(
+def call_of(
     model: ModelName,
     version: str,
     inputs: Sequence[Tensor],
@@ -362,6 +340,11 @@ def _call_of(
     parameters: Mapping[str, Any],
     headers: Mapping[bytes, bytes],
 ) -> InferCall:
+    """A call of these tensors, with what parameters and headers say of it.
+
+    Raises:
+        InvalidRequestError: a parameter or a header is not what it should be.
+    """
     priority, budget_ns, budget_source = None, None, "request"
     tier = tenant = None
     passed: Mapping[str, ParameterValue] = {}
@@ -474,29 +457,3 @@ def _shown(value: object) -> str:
         return f"an integer of {value.bit_length()} bits"
     text = str(value)
     return text if len(text) <= 80 else text[:80] + "…"
-
-
-def _raw_shape(spec: TensorSpec, status: ModelStatus, body_bytes: int) -> tuple[int, ...]:
-    """One row of the input, its one free axis sized by the bytes."""
-    row = spec.shape[1:] if status.can_batch else spec.shape
-    lead = (1,) if status.can_batch else ()
-    free = [axis for axis, size in enumerate(row) if size < 0]
-    if spec.datatype is Datatype.BYTES:
-        if len(free) > 1 or elements_of([size for size in row if size >= 0]) != 1:
-            raise _no_raw(spec, "BYTES needs the shape [1]")
-        return lead + (1,) * len(row)
-    if not free:
-        return lead + row
-    if len(free) > 1:
-        raise _no_raw(spec, "only one axis may be free")
-    fixed = [size for size in row if size >= 0]
-    item_bytes = elements_of(fixed) * (spec.datatype.item_bytes or 1)
-    size = body_bytes // item_bytes if item_bytes else 0
-    return lead + tuple(size if axis in free else fixed_size for axis, fixed_size in enumerate(row))
-
-
-def _no_raw(spec: TensorSpec, why: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"input `{spec.name}` of shape {list(spec.shape)} cannot be sent raw: {why}",
-        hint="describe it in JSON and send its bytes behind that",
-    )

@@ -30,6 +30,7 @@ from headway.frontends.asgi import (
 )
 from headway.frontends.direct import BINARY_TYPE, DIRECT_BYTES_MAX, GONE, DirectCall
 from headway.frontends.disconnect import DisconnectWatch
+from headway.frontends.oip_raw import decode_raw_infer
 from headway.frontends.oip_reply import encode_infer
 from headway.frontends.oip_request import (
     HEADER_LENGTH,
@@ -37,7 +38,6 @@ from headway.frontends.oip_request import (
     THREAD_BYTES_MIN,
     DecodedInfer,
     decode_infer,
-    decode_raw_infer,
 )
 from headway.frontends.oip_routes import Endpoint, OipRoutes, Target
 from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to

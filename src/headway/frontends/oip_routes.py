@@ -22,11 +22,11 @@ from headway.frontends.oip_models import (
     server_metadata,
     statistics,
 )
+from headway.frontends.oip_raw import decode_raw_infer
 from headway.frontends.oip_request import (
     HEADER_LENGTH,
     THREAD_BYTES_MIN,
     decode_estimate,
-    decode_raw_infer,
 )
 from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError
 from headway.runtime import Engine, InferCall

@@ -215,6 +215,8 @@ class _Player:
             queue_delay_ns=answer.queue_delay_ns,
             service_ns=answer.service_ns,
             batch_rows=answer.batch_rows,
+            expected_ns=answer.expected_ns,
+            bound_ns=answer.bound_ns,
         )
         self.samples.append(sample)
         self._count(sample, now_ns)

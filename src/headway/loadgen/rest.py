@@ -72,7 +72,8 @@ class RestClient:
         except (aiohttp.ClientError, OSError):
             return Answer(Outcome.FAILED)
         json_bytes = reply.headers.get(HEADER_LENGTH)
-        return parse_answer(reply.status, data if json_bytes is None else data[: int(json_bytes)])
+        json = data if json_bytes is None else data[: int(json_bytes)]
+        return parse_answer(reply.status, json, reply.headers)
 
     async def metadata(self, models: Iterable[ModelName]) -> dict[ModelName, ModelMetadata]:
         """Ask the server what each model takes.

@@ -5,6 +5,7 @@ that does not send those is understood too, it only tells less. Never opens a co
 """
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Final, NamedTuple
 
 import msgspec
@@ -48,6 +49,8 @@ class Answer(NamedTuple):
     queue_delay_ns: int | None = None
     service_ns: int | None = None
     batch_rows: int | None = None
+    expected_ns: int | None = None
+    bound_ns: int | None = None
 
 
 class _BinaryParameters(Struct):
@@ -82,6 +85,7 @@ class _Error(Struct, gc=False):
     code: str | None = None
 
 
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
 _error_decoder: Final = msgspec.json.Decoder(_Error)
 
@@ -129,13 +133,22 @@ def request_headers(arrival: Arrival) -> dict[str, str]:
     return headers
 
 
-def parse_answer(status: int, json: bytes) -> Answer:
-    """Read a reply's status and the JSON part of its body.
+def parse_answer(status: int, json: bytes, headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+    """Read a reply's status, the JSON part of its body and what its headers predict.
 
     An error is sorted by the code in its body, and without one by its status.
+
+    Args:
+        status: of HTTP.
+        json: all of the body that is no binary tensor.
+        headers: of the reply; case matters as it does in this mapping.
     """
+    expected_ns = _predicted(headers.get("headway-expected-ms"))
+    bound_ns = _predicted(headers.get("headway-bound-ms"))
     if not 200 <= status < 300:
-        return Answer(_outcome_of_error(status, json), status)
+        return Answer(
+            _outcome_of_error(status, json), status, expected_ns=expected_ns, bound_ns=bound_ns
+        )
     try:
         told = _reply_decoder.decode(json).parameters
     except msgspec.DecodeError:
@@ -148,6 +161,8 @@ def parse_answer(status: int, json: bytes) -> Answer:
         queue_delay_ns=_scaled(told.queue_us, NS_PER_US),
         service_ns=_scaled(told.service_us, NS_PER_US),
         batch_rows=told.batch_rows,
+        expected_ns=expected_ns,
+        bound_ns=bound_ns,
     )
 
 
@@ -195,6 +210,15 @@ def _outcome_of_error(status: int, json: bytes) -> Outcome:
         return _OUTCOMES_BY_CODE.get(_error_decoder.decode(json).code, by_status)
     except msgspec.DecodeError:
         return by_status
+
+
+def _predicted(header: str | None) -> int | None:
+    """A length of time in milliseconds; what is none was not said."""
+    try:
+        predicted_ms = float(header or "")
+    except ValueError:
+        return None
+    return round(predicted_ms * NS_PER_MS) if isfinite(predicted_ms) else None
 
 
 def _scaled(number: float | None, unit_ns: int) -> int | None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from headway.core import Command, Event, Kernel, KernelParams, Record
 from headway.errors import ConfigError
 from headway.observe.background import BackgroundWriter
+from headway.predict.recipe import Recipe
 
 __all__ = ["Divergence", "JournalHeader", "JournalObserver", "read_journal", "replay"]
 
@@ -32,6 +33,8 @@ class JournalHeader(Struct, frozen=True, kw_only=True):
     params: KernelParams
     policy: dict[str, object]
     """The policy's section of the configuration, its name under `kind`."""
+    predictor: Recipe = Recipe()
+    """What the predictor was made from, and what it had learnt before."""
 
 
 class JournalObserver:

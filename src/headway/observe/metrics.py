@@ -6,15 +6,14 @@ of a known model exists at 0 from the start, and labels are bounded: names that 
 are counted under `unknown`.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     Metric,
 )
 from prometheus_client.process_collector import ProcessCollector
@@ -44,6 +43,8 @@ from headway.core import (
     RequestId,
     TierName,
 )
+from headway.observe.histogram import Histogram, histogram_family
+from headway.observe.prediction import PredictionScore, prediction_families
 from headway.units import NS_PER_S
 
 __all__ = ["Metrics"]
@@ -66,46 +67,36 @@ _OUTCOMES: Final[tuple[tuple[str, str], ...]] = (
 _STAGES: Final = ("transfer_in", "execution", "transfer_out")
 
 
-class _Histogram:
-    """Counts per bucket, upper bounds inclusive, and a sum."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        running = 0
-        pairs: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
-            running += count
-            pairs.append((bound, float(running)))
-        return pairs
-
-
 class _Series:
     """All that is counted for one model in one tier."""
 
-    __slots__ = ("latency", "outcomes", "queue_delay", "service", "violations", "waiting")
+    __slots__ = (
+        "latency",
+        "latency_predictions",
+        "outcomes",
+        "queue_delay",
+        "service",
+        "service_predictions",
+        "violations",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.outcomes: dict[tuple[str, str], int] = dict.fromkeys(_OUTCOMES, 0)
         self.violations = 0
-        self.queue_delay = _Histogram(_SECONDS)
-        self.service = _Histogram(_SECONDS)
-        self.latency = _Histogram(_SECONDS)
+        self.queue_delay = Histogram(_SECONDS)
+        self.service = Histogram(_SECONDS)
+        self.latency = Histogram(_SECONDS)
+        self.latency_predictions = PredictionScore()
+        """Of requests, as foreseen when they were admitted."""
+        self.service_predictions = PredictionScore()
+        """Of batches, as expected when they were dispatched; by the tier of the first member."""
         self.waiting: dict[RequestId, int] = {}
         """Arrival instants of what waits now. A large body arrives early and is handed on late, so
         the first is not always the oldest."""
 
 
-_PER_TIER: Final[tuple[tuple[str, str, Callable[[_Series], _Histogram]], ...]] = (
+_PER_TIER: Final[tuple[tuple[str, str, Callable[[_Series], Histogram]], ...]] = (
     ("queue_delay", "Arrival to first dispatch.", lambda s: s.queue_delay),
     ("service", "Dispatch to executor done.", lambda s: s.service),
     ("latency", "Arrival to reply, completed requests.", lambda s: s.latency),
@@ -120,8 +111,25 @@ class _ModelSeries:
     def __init__(self) -> None:
         self.batches = 0
         self.batches_failed = 0
-        self.rows = _Histogram(_ROWS)
-        self.stages = {stage: _Histogram(_SECONDS) for stage in _STAGES}
+        self.rows = Histogram(_ROWS)
+        self.stages = {stage: Histogram(_SECONDS) for stage in _STAGES}
+
+
+class _Live(Struct, frozen=True, gc=False):
+    """A request that has not ended."""
+
+    request: Request
+    series: _Series
+    admitted_at_ns: int
+    """From here on a prediction of it counts."""
+
+
+class _Running(Struct, frozen=True, gc=False):
+    """A batch that has not ended."""
+
+    dispatch: Dispatch
+    started_at_ns: int
+    predictions: PredictionScore
 
 
 class Metrics(Collector):
@@ -141,17 +149,17 @@ class Metrics(Collector):
         self._tiers = tuple(tiers)
         self._series: dict[tuple[str, str], _Series] = {}
         self._models: dict[str, _ModelSeries] = {}
-        self._live: dict[RequestId, tuple[Request, _Series]] = {}
-        self._batches: dict[BatchId, Dispatch] = {}
+        self._live: dict[RequestId, _Live] = {}
+        self._batches: dict[BatchId, _Running] = {}
         self._losses = 0
         self._answers: Mapping[int, int] = {}
         # Looked up by type, which is cheaper than asking for one type after another.
-        self._on_event: dict[type[Event], Callable[[Any], None]] = {
+        self._on_event: dict[type[Event], Callable[[Any, int], None]] = {
             RequestArrived: self._arrived,
             BatchFinished: self._finished,
             BatchFailed: self._failed,
             ReplicasLost: self._lost,
-            ModelLoadRequested: lambda event: self.know(event.model.name),
+            ModelLoadRequested: lambda event, _: self.know(event.model.name),
         }
         self._on_command: dict[type[Command], Callable[[Any, int], None]] = {
             Complete: self._completed,
@@ -189,46 +197,51 @@ class Metrics(Collector):
         """Take one kernel step."""
         on_event = self._on_event.get(type(event))
         if on_event is not None:
-            on_event(event)
+            on_event(event, now_ns)
         for command in commands:
             on_command = self._on_command.get(type(command))
             if on_command is not None:
                 on_command(command, now_ns)
 
-    def _arrived(self, event: RequestArrived) -> None:
+    def _arrived(self, event: RequestArrived, now_ns: int) -> None:
         request = event.request
         series = self._series.get((request.model, request.tier))
         if series is None:
             series = self._series[_UNKNOWN, self._tiers[0]]
-        self._live[request.request_id] = (request, series)
+        self._live[request.request_id] = _Live(request, series, now_ns)
         series.waiting[request.request_id] = request.arrived_at_ns
 
-    def _dispatched(self, command: Dispatch, _: int) -> None:
+    def _dispatched(self, command: Dispatch, now_ns: int) -> None:
         for request_id in command.request_ids:
-            del self._live[request_id][1].waiting[request_id]
+            del self._live[request_id].series.waiting[request_id]
         model = self._of_model(command.model)
         model.batches += 1
         model.rows.add(command.rows)
-        self._batches[command.batch_id] = command
+        predictions = self._live[command.request_ids[0]].series.service_predictions
+        self._batches[command.batch_id] = _Running(command, now_ns, predictions)
 
-    def _finished(self, event: BatchFinished) -> None:
+    def _finished(self, event: BatchFinished, now_ns: int) -> None:
         batch = self._batches.pop(event.batch_id, None)
         if batch is None:
             return
-        stages = self._of_model(batch.model).stages
+        dispatch = batch.dispatch
+        if dispatch.bound_ns:
+            service_ns = now_ns - batch.started_at_ns
+            batch.predictions.add(dispatch.expected_ns, dispatch.bound_ns, service_ns)
+        stages = self._of_model(dispatch.model).stages
         stages["transfer_in"].add(event.transfer_in_ns / NS_PER_S)
         stages["execution"].add(event.execution_ns / NS_PER_S)
         stages["transfer_out"].add(event.transfer_out_ns / NS_PER_S)
 
-    def _failed(self, event: BatchFailed) -> None:
+    def _failed(self, event: BatchFailed, _: int) -> None:
         batch = self._batches.pop(event.batch_id, None)
         if batch is not None and event.code != "cancelled":
-            self._of_model(batch.model).batches_failed += 1
+            self._of_model(batch.dispatch.model).batches_failed += 1
 
-    def _lost(self, event: ReplicasLost) -> None:
+    def _lost(self, event: ReplicasLost, _: int) -> None:
         self._losses += 1
-        lost = [b for b in self._batches.values() if b.replica_id in event.replica_ids]
-        for batch in lost:
+        running = [batch.dispatch for batch in self._batches.values()]
+        for batch in [b for b in running if b.replica_id in event.replica_ids]:
             del self._batches[batch.batch_id]
             self._of_model(batch.model).batches_failed += 1
 
@@ -236,32 +249,40 @@ class Metrics(Collector):
         return self._models.get(model) or self._models[_UNKNOWN]
 
     def _completed(self, command: Complete, now_ns: int) -> None:
-        request, series = self._live.pop(command.request_id)
+        live = self._live.pop(command.request_id)
+        request, series = live.request, live.series
         latency_ns = now_ns - request.arrived_at_ns
         series.outcomes["completed", ""] += 1
         series.violations += latency_ns > request.budget_ns
         series.queue_delay.add(command.queue_delay_ns / NS_PER_S)
         series.service.add(command.service_ns / NS_PER_S)
         series.latency.add(latency_ns / NS_PER_S)
+        foreseen = command.foreseen
+        if foreseen.bound_ns:
+            took_ns = now_ns - live.admitted_at_ns
+            series.latency_predictions.add(foreseen.mean_ns, foreseen.bound_ns, took_ns)
 
     def _rejected(self, command: Reject, _: int) -> None:
-        self._ended(command.request_id, ("rejected", command.reason)).violations += 1
+        self._ended(command.request_id, ("rejected", command.reason)).series.violations += 1
 
-    def _expired(self, command: Expire, _: int) -> None:
-        self._ended(command.request_id, ("expired", command.reason)).violations += 1
+    def _expired(self, command: Expire, now_ns: int) -> None:
+        live = self._ended(command.request_id, ("expired", command.reason))
+        live.series.violations += 1
+        if 0 < command.foreseen.bound_ns < now_ns - live.admitted_at_ns:
+            live.series.latency_predictions.miss()
 
     def _cancelled(self, command: Cancel, _: int) -> None:
         self._ended(command.request_id, ("cancelled", ""))
 
     def _request_failed(self, command: Fail, _: int) -> None:
         code = command.code if command.code in _FAIL_REASONS else "other"
-        self._ended(command.request_id, ("failed", code)).violations += 1
+        self._ended(command.request_id, ("failed", code)).series.violations += 1
 
-    def _ended(self, request_id: RequestId, outcome: tuple[str, str]) -> _Series:
-        _, series = self._live.pop(request_id)
-        series.waiting.pop(request_id, None)
-        series.outcomes[outcome] += 1
-        return series
+    def _ended(self, request_id: RequestId, outcome: tuple[str, str]) -> _Live:
+        live = self._live.pop(request_id)
+        live.series.waiting.pop(request_id, None)
+        live.series.outcomes[outcome] += 1
+        return live
 
     # The collector's side: what Prometheus sees.
 
@@ -270,6 +291,16 @@ class Metrics(Collector):
         yield from self._queues()
         yield from self._requests()
         yield from self._histograms()
+        yield from prediction_families(
+            {
+                (*labels, of): score
+                for labels, series in self._series.items()
+                for of, score in (
+                    ("service", series.service_predictions),
+                    ("latency", series.latency_predictions),
+                )
+            }
+        )
         yield from self._batch_families()
         yield from self._fleet()
         answers = CounterMetricFamily(
@@ -318,7 +349,7 @@ class Metrics(Collector):
 
     def _histograms(self) -> Iterator[Metric]:
         for name, text, of in _PER_TIER:
-            yield _histogram_family(
+            yield histogram_family(
                 f"headway_{name}_seconds",
                 text,
                 ("model", "tier"),
@@ -335,13 +366,13 @@ class Metrics(Collector):
             failed.add_metric((model,), series.batches_failed)
         yield batches
         yield failed
-        yield _histogram_family(
+        yield histogram_family(
             "headway_batch_rows",
             "Rows of a batch.",
             ("model",),
             {(model,): series.rows for model, series in self._models.items()},
         )
-        yield _histogram_family(
+        yield histogram_family(
             "headway_stage_seconds",
             "Time of a batch in each stage of execution.",
             ("model", "stage"),
@@ -374,15 +405,3 @@ class Metrics(Collector):
         losses = CounterMetricFamily("headway_worker_losses", "Worker processes that died.")
         losses.add_metric((), self._losses)
         yield losses
-
-
-def _histogram_family(
-    name: str,
-    text: str,
-    labels: Sequence[str],
-    histograms: Mapping[tuple[str, ...], _Histogram],
-) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(name, text, labels=labels)
-    for values, histogram in histograms.items():
-        family.add_metric(values, histogram.cumulative(), histogram.total)
-    return family

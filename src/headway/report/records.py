@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from headway.core import (
+    UNKNOWN,
     Cancel,
     Command,
     Complete,
@@ -100,6 +101,8 @@ def _outcome_of(command: Command) -> Outcome | None:
 
 def _sample(request: Request, now_ns: int, outcome: Outcome, command: Command | None) -> Sample:
     reply = command if isinstance(command, Complete) else None
+    foreseen = command.foreseen if isinstance(command, Complete | Expire) else UNKNOWN
+    is_known = foreseen.bound_ns > 0
     return Sample(
         model=request.model,
         tier=request.tier,
@@ -113,4 +116,6 @@ def _sample(request: Request, now_ns: int, outcome: Outcome, command: Command | 
         queue_delay_ns=reply.queue_delay_ns if reply else None,
         service_ns=reply.service_ns if reply else None,
         batch_rows=reply.batch_rows if reply else None,
+        expected_ns=foreseen.mean_ns if is_known else None,
+        bound_ns=foreseen.bound_ns if is_known else None,
     )

@@ -2,11 +2,15 @@
 
 Knows Samples. Every percentile is the nearest rank: a latency that some request really had, and
 with fewer requests than it resolves the worst one.
+
+Predictions are judged by the time from a request's arrival at the server to the end of its batch,
+as the server measured it: that is what was predicted. What the network adds is in the latencies.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
+from statistics import fmean
 
 import msgspec
 from msgspec import Struct
@@ -17,12 +21,26 @@ from headway.workload import Outcome, Sample
 
 __all__ = [
     "GroupSummary",
+    "PredictionSummary",
     "Summary",
     "percentile",
     "summaries_to_json",
     "summarise",
     "tiers_in_order",
 ]
+
+
+class PredictionSummary(Struct, frozen=True, kw_only=True):
+    """How right the predictions made at admission were."""
+
+    count: int
+    """Completed requests that one was made for."""
+    error_ratio: float | None
+    """Mean of |predicted - actual| / actual; None where none was completed."""
+    bias_ratio: float | None
+    """Mean of (predicted - actual) / actual; above 0 where too much was predicted."""
+    covered_ratio: float
+    """Part whose bound held, of those completed and those that expired after their bound."""
 
 
 class GroupSummary(Struct, frozen=True, kw_only=True):
@@ -58,6 +76,8 @@ class GroupSummary(Struct, frozen=True, kw_only=True):
     batch_rows_mean: float | None
     send_delay_p99_ns: int
     """How late the sender itself was. Beyond a tenth of the budget, doubt the run."""
+    predictions: PredictionSummary | None = None
+    """None where nothing was predicted."""
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -157,6 +177,26 @@ def _group(samples: Sequence[Sample], duration_ns: int) -> GroupSummary:
         service_p50_ns=percentile(_known(s.service_ns for s in completed), 0.5),
         batch_rows_mean=sum(rows) / len(rows) if rows else None,
         send_delay_p99_ns=percentile(sorted(sent), 0.99) or 0,
+        predictions=_predictions(samples),
+    )
+
+
+def _predictions(samples: Iterable[Sample]) -> PredictionSummary | None:
+    judged = [s for s in samples if s.is_within_bound is not None]
+    if not judged:
+        return None
+    errors = [
+        (sample.expected_ns - actual_ns) / actual_ns
+        for sample in judged
+        if sample.outcome is Outcome.COMPLETED
+        and sample.expected_ns is not None
+        and (actual_ns := sample.queue_and_service_ns)
+    ]
+    return PredictionSummary(
+        count=len(errors),
+        error_ratio=fmean(map(abs, errors)) if errors else None,
+        bias_ratio=fmean(errors) if errors else None,
+        covered_ratio=fmean(sample.is_within_bound is True for sample in judged),
     )
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from rich.table import Table
 
-from headway.report.summary import GroupSummary, Summary
+from headway.report.summary import GroupSummary, PredictionSummary, Summary
 from headway.units import format_duration
 
 __all__ = ["comparison_table", "summary_table"]
@@ -71,9 +71,12 @@ def comparison_table(runs: Mapping[str, Sequence[Summary]], *, title: str = "") 
 
 
 def _add_groups(table: Table, name: str, groups: Mapping[str, Sequence[GroupSummary]]) -> None:
-    for index, (label, measure, show) in enumerate(_COMPARED):
+    for label, measure, show in _COMPARED:
         cells = [_spread([measure(group) for group in groups[p]], show) for p in groups]
-        table.add_row(name if index == 0 else "", label, *cells)
+        if label in _PREDICTED and not any(cell != _NOTHING for cell in cells):
+            continue
+        table.add_row(name, label, *cells)
+        name = ""
     table.add_section()
 
 
@@ -91,6 +94,31 @@ def _percent(ratio: float) -> str:
     return f"{ratio * 100:.2f} %"
 
 
+def _of_predictions(
+    measure: Callable[[PredictionSummary], float | None],
+) -> Callable[[GroupSummary], float | None]:
+    """A number of a group's predictions; None where it has none."""
+    return lambda group: None if group.predictions is None else measure(group.predictions)
+
+
+_PREDICTED: Mapping[str, Callable[[GroupSummary], float | None]] = {
+    "prediction error": _of_predictions(lambda predictions: predictions.error_ratio),
+    "prediction bias": _of_predictions(lambda predictions: predictions.bias_ratio),
+    "in bound": _of_predictions(lambda predictions: predictions.covered_ratio),
+}
+"""How far predictions were off on average, to which side, and what part ended within its bound."""
+
+
+def _ratio_cell(
+    measure: Callable[[GroupSummary], float | None],
+) -> Callable[[GroupSummary], str]:
+    def cell(group: GroupSummary) -> str:
+        ratio = measure(group)
+        return _NOTHING if ratio is None else _percent(ratio)
+
+    return cell
+
+
 def _time(duration_ns: float | None) -> str:
     return _NOTHING if duration_ns is None else format_duration(round(duration_ns))
 
@@ -101,6 +129,7 @@ _COMPARED: Sequence[tuple[str, Callable[[GroupSummary], float | None], Callable[
     ("p50", lambda group: group.latency_p50_ns, _time),
     ("p99", lambda group: group.latency_p99_ns, _time),
     ("p99.9", lambda group: group.latency_p999_ns, _time),
+    *((name, measure, _percent) for name, measure in _PREDICTED.items()),
 )
 
 _COLUMNS: Mapping[str, Callable[[GroupSummary], str]] = {
@@ -118,6 +147,7 @@ _COLUMNS: Mapping[str, Callable[[GroupSummary], str]] = {
     "queue p50": lambda group: _time(group.queue_delay_p50_ns),
     "service p50": lambda group: _time(group.service_p50_ns),
     "sent late p99": lambda group: _time(group.send_delay_p99_ns),
+    **{name: _ratio_cell(measure) for name, measure in _PREDICTED.items()},
 }
 
 

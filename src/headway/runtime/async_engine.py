@@ -28,6 +28,7 @@ from headway.core import (
     ModelName,
     ModelUnloadRequested,
     Reject,
+    RejectReason,
     ReplicaId,
     ReplicaLoaded,
     ReplicaLoadFailed,
@@ -200,6 +201,8 @@ class AsyncEngine:
         request = pending.request(RequestId(self._request_seq + 1), self._tiers)
         now_ns = self._clock.now_ns()
         found = self._kernel.estimate(request, now_ns)
+        if found.reason is RejectReason.MODEL_NOT_FOUND:  # it is on its way out
+            raise ModelNotFoundError(f"model `{call.model}` is not served, or not in this version")
         return InferEstimate(
             model=call.model,
             version=pending.generation.plan.params.version,

@@ -55,11 +55,37 @@ class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """Dispatch to executor done, as the server measured it."""
     batch_rows: int | None = None
     """Rows of the batch that it ran in."""
+    expected_ns: int | None = None
+    """Arrival to executor done, as the server predicted it at admission; None where it did not."""
+    bound_ns: int | None = None
+    """What the server predicted that this would not exceed."""
 
     @property
     def latency_ns(self) -> int:
         """Intended instant to last byte."""
         return self.done_at_ns - self.intended_at_ns
+
+    @property
+    def queue_and_service_ns(self) -> int | None:
+        """Arrival to executor done, which is what a server predicts; None if it did not say."""
+        if self.queue_delay_ns is None or self.service_ns is None:
+            return None
+        return self.queue_delay_ns + self.service_ns
+
+    @property
+    def is_within_bound(self) -> bool | None:
+        """Whether the predicted bound held; None where there was none, or nobody can tell.
+
+        A request that expired has no end to compare with. Its bound did not hold if its client
+        waited for longer than that; if not, its end might have come within the bound, or not.
+        """
+        if self.bound_ns is None:
+            return None
+        if self.outcome is Outcome.COMPLETED:
+            actual_ns = self.queue_and_service_ns
+            return None if actual_ns is None else actual_ns <= self.bound_ns
+        is_late = self.done_at_ns - self.sent_at_ns > self.bound_ns
+        return False if self.outcome is Outcome.EXPIRED and is_late else None
 
     @property
     def send_delay_ns(self) -> int:

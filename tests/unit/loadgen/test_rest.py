@@ -53,7 +53,11 @@ def test_a_request_arrives_whole_and_its_reply_is_read():
     async def infer(request):
         seen.update(path=request.path, headers=request.headers, body=await request.read())
         text = json.dumps(REPLY).encode()
-        headers = {"Inference-Header-Content-Length": str(len(text))}
+        headers = {
+            "Inference-Header-Content-Length": str(len(text)),
+            "Headway-Expected-Ms": "1.500",
+            "Headway-Bound-Ms": "2.250",
+        }
         return web.Response(body=text + b"\xff\0", headers=headers)
 
     async def main():
@@ -62,6 +66,7 @@ def test_a_request_arrives_whole_and_its_reply_is_read():
 
     answer = run(main())
     assert (answer.outcome, answer.queue_delay_ns, answer.batch_rows) == ("completed", 3_000, 1)
+    assert (answer.expected_ns, answer.bound_ns) == (1_500_000, 2_250_000)
     assert seen["path"] == "/v2/models/m/infer"
     assert seen["body"] == b"{}tensor"
     assert seen["headers"]["Inference-Header-Content-Length"] == "2"
@@ -80,7 +85,7 @@ def test_a_large_body_is_sent_without_a_warning():
         async with a_server(infer) as url, RestClient(url) as client:
             return await client.send(ARRIVAL, Body(b"x" * (2 << 20), 2))
 
-    assert run(main()) == (Outcome.REJECTED, 429, *[None] * 5)
+    assert run(main()) == (Outcome.REJECTED, 429, *[None] * 7)
     assert sizes == [2 << 20]
 
 

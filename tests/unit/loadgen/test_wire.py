@@ -131,12 +131,12 @@ def test_a_reply_says_where_its_time_went():
     """Parameters of the reply become nanoseconds."""
     told = {"queue_us": 5, "service_us": 7, "batch_rows": 4, "budget_ms": 0.5, "tier": "live"}
     answer = parse_answer(200, json.dumps({"outputs": [], "parameters": told}).encode())
-    assert answer == (Outcome.COMPLETED, 200, "live", 500_000, 5_000, 7_000, 4)
+    assert answer == (Outcome.COMPLETED, 200, "live", 500_000, 5_000, 7_000, 4, None, None)
 
 
 def test_a_reply_of_another_server_only_says_less():
     """Without headway's parameters a completed request is still completed."""
-    assert parse_answer(200, b'{"outputs": []}') == (Outcome.COMPLETED, 200, *[None] * 5)
+    assert parse_answer(200, b'{"outputs": []}') == (Outcome.COMPLETED, 200, *[None] * 7)
     assert parse_answer(200, b"<html>").outcome is Outcome.FAILED
 
 
@@ -156,3 +156,19 @@ def test_a_reply_of_another_server_only_says_less():
 def test_an_error_is_sorted_by_code_then_status(status, body, outcome):
     """The code is believed where there is one, else the status."""
     assert parse_answer(status, body).outcome is outcome
+
+
+@pytest.mark.parametrize(("status", "body"), [(200, b"{}"), (504, b'{"error": "late"}')])
+def test_a_reply_may_say_what_was_predicted(status, body):
+    """Completed or expired, the prediction that it was admitted with is read to the nanosecond."""
+    headers = {"headway-expected-ms": "12.346", "headway-bound-ms": "1234.567"}
+    answer = parse_answer(status, body, headers)
+    assert (answer.expected_ns, answer.bound_ns) == (12_346_000, 1_234_567_000)
+
+
+@pytest.mark.parametrize("header", ["", "soon", "nan", "inf", "1,5"])
+def test_a_prediction_that_is_no_number_was_not_made(header):
+    """Whatever another server puts there fails no request."""
+    answer = parse_answer(200, b"{}", {"headway-expected-ms": header, "headway-bound-ms": "2"})
+    assert (answer.outcome, answer.expected_ns) == (Outcome.COMPLETED, None)
+    assert answer.bound_ns == 2_000_000

@@ -12,6 +12,7 @@ from headway.core import (
     Expire,
     ExpireReason,
     Fail,
+    Forecast,
     Record,
     Reject,
     RejectReason,
@@ -132,6 +133,65 @@ def test_json_is_stable():
     assert list(decoded["edf"][0]["tiers"]) == ["live", "batch"]
 
 
+def predicted(expected_ms, bound_ms, took_ms, **fields):
+    """A request that was predicted, and took so long in the server."""
+    given = {
+        "took_ms": took_ms + 1,
+        "queue_delay_ns": took_ms * NS_PER_MS // 4,
+        "service_ns": took_ms * NS_PER_MS - took_ms * NS_PER_MS // 4,
+        "expected_ns": expected_ms * NS_PER_MS,
+        "bound_ns": bound_ms * NS_PER_MS,
+    }
+    return a_sample(**given | fields)
+
+
+def test_predictions_are_judged_by_what_the_server_took():
+    """Error, bias and coverage are of queue and service, not of the client's own millisecond."""
+    samples = [predicted(10, 20, 10), predicted(5, 20, 10), predicted(16, 18, 20), a_sample()]
+    found = summarise(samples).total.predictions
+    assert found.count == 3
+    assert found.error_ratio == pytest.approx((0 + 0.5 + 0.2) / 3)
+    assert found.bias_ratio == pytest.approx((0 - 0.5 - 0.2) / 3)
+    assert found.covered_ratio == pytest.approx(2 / 3)
+
+
+def test_bound_of_an_expired_request_counts_once_it_is_broken():
+    """One given up after its bound was promised too little; one given up before says nothing."""
+    untimed = {"outcome": Outcome.EXPIRED, "queue_delay_ns": None, "service_ns": None}
+    late = predicted(10, 40, 50, **untimed)
+    early = predicted(10, 90, 50, **untimed)
+    assert (late.is_within_bound, early.is_within_bound) == (False, None)
+    found = summarise([predicted(10, 10, 10), late, early]).total.predictions
+    assert (found.count, found.covered_ratio) == (1, 0.5)
+    only_late = summarise([late]).total.predictions
+    assert (only_late.count, only_late.error_ratio, only_late.covered_ratio) == (0, None, 0)
+
+
+def test_without_predictions_nothing_is_said_of_them():
+    """A server that predicts nothing, or did not say how long it took, is not judged."""
+    assert summarise([a_sample()]).total.predictions is None
+    silent = predicted(10, 20, 10, queue_delay_ns=None)
+    refused = predicted(10, 20, 10, outcome=Outcome.REJECTED)
+    assert summarise([silent, refused]).total.predictions is None
+    assert "predict" not in _printed(summary_table(summarise(a_run())))
+    assert "predict" not in _printed(comparison_table({"edf": [summarise(a_run())]}))
+
+
+def test_predictions_of_each_class_are_in_the_tables():
+    """A class has its own line, and a class without predictions a dash."""
+    samples = [predicted(10, 20, 10), predicted(5, 20, 10), a_sample(tier="batch", model="text")]
+    text = _printed(summary_table(summarise(samples)))
+    (live,) = [line for line in text.splitlines() if "tier live" in line]
+    (batch,) = [line for line in text.splitlines() if "tier batch" in line]
+    assert "25.00 %" in live
+    assert "-25.00 %" in live
+    assert "100.00 %" in live
+    assert batch.rstrip(" │").endswith("–")
+    compared = _printed(comparison_table({"edf": [summarise(samples)]})).splitlines()
+    assert sum("prediction error" in line for line in compared) == 2
+    assert any("in bound" in line and "100.00 %" in line for line in compared)
+
+
 def _printed(table):
     console = Console(file=io.StringIO(), width=200, no_color=True)
     console.print(table)
@@ -220,9 +280,22 @@ def _arrived(request_id, now_ns):
 
 def test_records_become_samples():
     """Each request of a journal has one sample, whatever became of it."""
+    foreseen = Forecast(mean_ns=12, bound_ns=15)
     ends = [
-        Complete(request_id=1, batch_id=1, batch_rows=4, queue_delay_ns=6, service_ns=7),
-        Expire(request_id=2, stage=Stage.WAITING, reason=ExpireReason.DEADLINE_PAST),
+        Complete(
+            request_id=1,
+            batch_id=1,
+            batch_rows=4,
+            queue_delay_ns=6,
+            service_ns=7,
+            foreseen=foreseen,
+        ),
+        Expire(
+            request_id=2,
+            stage=Stage.WAITING,
+            reason=ExpireReason.DEADLINE_PAST,
+            foreseen=foreseen,
+        ),
         Cancel(request_id=3, stage=Stage.WAITING),
         Fail(request_id=4, stage=Stage.RUNNING, code="executor_failed", message="boom"),
     ]
@@ -246,3 +319,14 @@ def test_records_become_samples():
     completed = samples[1]
     assert (completed.latency_ns, completed.budget_ns, completed.rows) == (6, 50, 2)
     assert (completed.queue_delay_ns, completed.service_ns, completed.batch_rows) == (6, 7, 4)
+    assert [sample.expected_ns for sample in samples] == [None, 12, 12, None, None, None]
+    assert [sample.bound_ns for sample in samples] == [None, 15, 15, None, None, None]
+    assert completed.is_within_bound is True
+
+
+def test_unknown_prediction_of_a_journal_is_none():
+    """All zeros mean that nothing was known, not that it would take no time."""
+    end = Complete(request_id=1, batch_id=1, batch_rows=1, queue_delay_ns=0, service_ns=1)
+    record = Record(seq=0, now_ns=1, event=_arrived(1, 0), commands=[end])
+    (sample,) = records_to_samples([record])
+    assert (sample.expected_ns, sample.bound_ns, sample.is_within_bound) == (None, None, None)

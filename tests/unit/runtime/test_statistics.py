@@ -90,7 +90,7 @@ def test_refused_expired_and_failed_requests_count_as_failures():
         ends = await asyncio.gather(cancelled, expired, failed, refused, return_exceptions=True)
         assert [type(end).__name__ for end in ends] == [
             "CancelledError",
-            "DeadlineExceededError",
+            "ExpiredError",
             "ExecutorError",
             "RejectedError",
         ]
