@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from headway import __version__
 from headway.config import (
     Config,
     LoadedConfig,
     PolicyConfig,
+    WindowedPciePredictorConfig,
     kernel_params,
     model_params,
     model_spec,
@@ -28,6 +31,7 @@ from headway.config import (
     worker_groups,
 )
 from headway.core import Kernel, KernelParams, ModelName, Policy, Predictor, TierName
+from headway.devices import fingerprint
 from headway.errors import (
     ConfigError,
     HeadwayError,
@@ -38,7 +42,12 @@ from headway.executors import WorkerPool
 from headway.frontends import HttpServer, OipRest
 from headway.observe import JournalHeader, JournalObserver, Metrics, configure_logging
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor
+from headway.predict import ModelProfile
+from headway.predict.recipe import Recipe
+from headway.predict.factory import PREDICTORS, build_predictor
+from headway.profiling import read_profiles
+from headway.profiling.keeper import Keeper
+from headway.profiling.learnt import Circumstances, read_learnt
 from headway.runtime import AsyncEngine, LoopClock, ModelPlan, Observer, TierParams
 from headway.units import NS_PER_S, format_duration
 
@@ -46,10 +55,13 @@ __all__ = [
     "ConfigCatalogue",
     "Server",
     "build_policy",
+    "circumstances",
     "journal_header",
     "kernel_of",
     "policy_from_section",
     "policy_section",
+    "predictor_of",
+    "recipe_of",
     "serve",
 ]
 
@@ -91,24 +103,87 @@ def policy_from_section(settings: Mapping[str, object]) -> PolicyConfig:
         ) from error
 
 
-def journal_header(params: KernelParams, section: PolicyConfig) -> JournalHeader:
+def journal_header(params: KernelParams, section: PolicyConfig, recipe: Recipe) -> JournalHeader:
     """What a journal begins with, so that `kernel_of` can rebuild the kernel; starts now."""
     return JournalHeader(
         headway=__version__,
         started_at=datetime.now(UTC).isoformat(),  # noqa: TID251 - wall clock's only appearance
         params=params,
         policy=policy_section(section),
+        predictor=recipe,
     )
 
 
-def kernel_of(header: JournalHeader) -> Kernel:
-    """A fresh kernel with the limits and the policy of a journal's run.
+def predictor_of(header: JournalHeader) -> Predictor:
+    """A fresh predictor as the one of a journal's run was when it began.
 
     Raises:
-        ConfigError: this version does not have the policy.
+        ConfigError: this version does not have it.
+        HeadwayError: it needs a package that is not installed.
     """
-    policy = build_policy(policy_from_section(header.policy), FixedPredictor())
-    return Kernel(header.params, policy)
+    recipe = header.predictor
+    if recipe.kind not in PREDICTORS:
+        raise ConfigError(
+            f"there is no predictor `{recipe.kind}` here",
+            path="predictor",
+            value=recipe.kind,
+            hint=f"this version has {', '.join(PREDICTORS)}",
+        )
+    return build_predictor(recipe, header.params.devices)
+
+
+def kernel_of(header: JournalHeader, predictor: Predictor | None = None) -> Kernel:
+    """A fresh kernel with the limits, the policy and the predictor of a journal's run.
+
+    Args:
+        header: of the journal.
+        predictor: instead of the run's own.
+
+    Raises:
+        ConfigError: this version does not have the policy or the predictor.
+    """
+    predictor = predictor_of(header) if predictor is None else predictor
+    return Kernel(header.params, build_policy(policy_from_section(header.policy), predictor))
+
+
+def circumstances(config: Config) -> Circumstances:
+    """What must stay as it is for what a predictor learnt to hold."""
+    threads = {model.name: model.options.get("intra_op_threads", 1) for model in config.models}
+    return Circumstances(
+        machine=fingerprint(),
+        devices=kernel_params(config).devices,
+        threads={name: count for name, count in threads.items() if isinstance(count, int)},
+    )
+
+
+def recipe_of(config: Config) -> Recipe:
+    """The configured predictor: its settings, the profiles and what it had learnt.
+
+    Raises:
+        HeadwayError: a profile cannot be read, or was measured on other hardware.
+    """
+    section = config.predictor
+    profiles: list[ModelProfile] = []
+    for path in section.profiles:
+        found = read_profiles(Path(path), fingerprint())
+        profiles += found.file.profiles
+        for doubt in found.doubts:
+            _log.warning("profile %s: %s", path, doubt)
+    state: dict[str, object] = {}
+    if section.state is not None:
+        recalled = read_learnt(Path(section.state), section.kind, circumstances(config))
+        state = recalled.state
+        if recalled.why_not is not None:
+            _log.warning("starting without %s: %s", section.state, recalled.why_not)
+    recipe = Recipe(
+        kind=section.kind,
+        confidence=section.confidence,
+        profiles=tuple(profiles),
+        state=state,
+    )
+    if isinstance(section, WindowedPciePredictorConfig):
+        recipe = structs.replace(recipe, link_bytes_per_s=section.link_per_second)
+    return recipe
 
 
 class ConfigCatalogue:
@@ -156,18 +231,21 @@ class Server:
     metrics: Metrics
     clock: LoopClock
     journal: JournalObserver | None
+    keeper: Keeper | None
 
     @classmethod
     def build(cls, config: Config) -> "Server":
         """Wire everything; nothing runs yet. Needs a running loop."""
-        policy = build_policy(config.policy, FixedPredictor())
-        kernel = Kernel(kernel_params(config), policy)
+        recipe = recipe_of(config)
+        params = kernel_params(config)
+        predictor = build_predictor(recipe, params.devices)
+        kernel = Kernel(params, build_policy(config.policy, predictor))
         clock = LoopClock(asyncio.get_running_loop())
         catalogue = ConfigCatalogue(config)
         metrics = Metrics(kernel, clock.now_ns, tiers(config))
         for name in catalogue.names():
             metrics.know(name)
-        journal = _journal(config, kernel)
+        journal = _journal(config, params, recipe)
         observers: list[Observer] = [metrics]
         if journal is not None:
             observers.append(journal)
@@ -195,7 +273,8 @@ class Server:
             port=config.server.port,
             keep_alive_s=max(1, config.server.keep_alive // NS_PER_S),
         )
-        return cls(config, engine, pool, http, metrics, clock, journal)
+        keeper = _keeper(config, predictor)
+        return cls(config, engine, pool, http, metrics, clock, journal, keeper)
 
     @property
     def url(self) -> str:
@@ -220,6 +299,8 @@ class Server:
             _log.error("%s", failure)
         if failures:
             raise failures[0]
+        if self.keeper is not None:
+            self.keeper.start()
 
     async def stop(self, grace_ns: int) -> int:
         """Finish what was admitted, then end everything; returns how many were not finished."""
@@ -229,6 +310,8 @@ class Server:
         self.clock.close()
         if self.journal is not None:
             self.journal.close()
+        if self.keeper is not None:
+            await self.keeper.stop()
         return left
 
 
@@ -339,10 +422,25 @@ def _tier_params(config: Config) -> dict[TierName, TierParams]:
     }
 
 
-def _journal(config: Config, kernel: Kernel) -> JournalObserver | None:
+def _keeper(config: Config, predictor: Predictor) -> Keeper | None:
+    section = config.predictor
+    if section.state is None:
+        return None
+    path = Path(section.state)
+    return Keeper(
+        path,
+        section.kind,
+        circumstances(config),
+        predictor.state,
+        every_s=section.save_every / NS_PER_S,
+        failed=lambda error: _log.warning("cannot keep what was learnt in %s: %s", path, error),
+    )
+
+
+def _journal(config: Config, params: KernelParams, recipe: Recipe) -> JournalObserver | None:
     if config.journal.path is None:
         return None
-    header = journal_header(kernel.params, config.policy)
+    header = journal_header(params, config.policy, recipe)
     return JournalObserver(Path(config.journal.path), header, bytes_max=config.journal.bytes_max)
 
 

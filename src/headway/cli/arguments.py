@@ -12,6 +12,7 @@ from headway.units import parse_duration_ns
 
 __all__ = [
     "POLICIES",
+    "PREDICTORS",
     "UsageError",
     "VerbParser",
     "add_format",
@@ -24,6 +25,16 @@ __all__ = [
 ]
 
 POLICIES: Final = ("edf", "fifo", "priority")
+PREDICTORS: Final = (
+    "boosted",
+    "fixed",
+    "headway",
+    "max10",
+    "pairwise",
+    "rls",
+    "windowed-pcie",
+)
+"""As the configuration knows them; here, for a command line is parsed without loading them."""
 """As in the configuration; a test compares them."""
 
 _Number = TypeVar("_Number", int, float)
@@ -75,11 +86,19 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="instead of server.host")
     parser.add_argument("--port", type=count, metavar="N", help="instead of server.port")
     parser.add_argument("--policy", choices=POLICIES, help="instead of policy, with its defaults")
+    parser.add_argument(
+        "--predictor", choices=PREDICTORS, help="instead of predictor, with its defaults"
+    )
 
 
 def server_flags(args: argparse.Namespace) -> dict[str, object]:
     """What those flags said, as the configuration takes it."""
-    return {"server.host": args.host, "server.port": args.port, "policy": args.policy}
+    return {
+        "server.host": args.host,
+        "server.port": args.port,
+        "policy": args.policy,
+        "predictor": args.predictor,
+    }
 
 
 def count(text: str) -> int:

@@ -1,14 +1,18 @@
-"""`headway replay`: a journal's events once more through the code, which must decide the same."""
+"""`headway replay`: a journal's events once more through the code, which must decide the same.
+
+Or, with `--score`, with predictors listening that were not there when it was recorded.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from difflib import ndiff
 from pathlib import Path
+from time import thread_time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.cli.arguments import VerbParser, add_format
-from headway.cli.output import print_json, print_table, say
+from headway.cli.output import print_json, print_rich, print_table, say
 from headway.units import format_duration
 
 if TYPE_CHECKING:
@@ -33,11 +37,18 @@ class Replay(NamedTuple):
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
     parser.add_argument("journal", metavar="JOURNAL", help="journal of a live or simulated run")
+    parser.add_argument(
+        "--score",
+        metavar="NAMES",
+        help="instead, predictors with commas between: how right each would have been on this run",
+    )
     add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay; 1 when a step was decided otherwise."""
+    if args.score is not None:
+        return _score(args)
     result = _replay(Path(args.journal))
     if args.format == "json":
         print_json(_plain(args.journal, result))
@@ -54,6 +65,24 @@ def run(args: argparse.Namespace) -> int:
         "hint: replay a journal with the version that wrote it; if it did, this is a bug"
     )
     return 1
+
+
+def _score(args: argparse.Namespace) -> int:
+    """Every predictor from nothing, on the same executions."""
+    from msgspec import to_builtins
+
+    from headway.bench import listen_to, score_rows, shipped
+    from headway.report import scores_table
+
+    names = [name.strip() for name in args.score.split(",")]
+    log = listen_to(Path(args.journal), names, shipped, clock=thread_time_ns)
+    rows = to_builtins(score_rows(log))
+    if args.format == "json":
+        print_json({"journal": args.journal, "scores": rows})
+    else:
+        caption = f"{args.journal}: {len(log.executions)} executions, no profiles"
+        print_rich(scores_table(rows, caption=caption), can_drop_columns=True)
+    return 0
 
 
 def _replay(path: Path) -> Replay:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headway.cli.arguments import POLICIES, VerbParser, add_format, count
+from headway.cli.arguments import POLICIES, PREDICTORS, VerbParser, add_format, count
 from headway.cli.output import print_json, print_rich, progress_bar, say
 from headway.errors import HeadwayError
 from headway.units import NS_PER_S, format_duration
@@ -69,6 +69,12 @@ def add_arguments(parser: VerbParser) -> None:
         help="policy to run; give it again to compare several (priority)",
     )
     parser.add_argument(
+        "--predictor",
+        choices=PREDICTORS,
+        default="headway",
+        help="what expects how long things take, starting from the scenario's times (headway)",
+    )
+    parser.add_argument(
         "--seed", type=count, metavar="N", help="of all chance, instead of the scenario's"
     )
     parser.add_argument(
@@ -98,7 +104,13 @@ def run(args: argparse.Namespace) -> int:
     say(_opening(args.scenario, scenario, policies))
     with progress_bar("s of virtual time") as progress:
         runs = {
-            policy: _play(scenario, policy, _journal_path(args.journal, policy, policies), progress)
+            policy: _play(
+                scenario,
+                policy,
+                args.predictor,
+                _journal_path(args.journal, policy, policies),
+                progress,
+            )
             for policy in policies
         }
     if args.format == "json":
@@ -128,19 +140,22 @@ def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> P
     return path if len(policies) == 1 else path.with_name(f"{path.stem}-{policy}{path.suffix}")
 
 
-def _play(scenario: "Scenario", policy: str, path: Path | None, progress: "Progress") -> PolicyRun:
+def _play(
+    scenario: "Scenario", policy: str, predictor: str, path: Path | None, progress: "Progress"
+) -> PolicyRun:
     from headway.app import build_policy, journal_header, policy_from_section
     from headway.observe import JournalObserver
-    from headway.predict import FixedPredictor
+    from headway.predict import Recipe, build_predictor
     from headway.sim import Tally
 
     section = policy_from_section({"kind": policy})
+    recipe = Recipe(kind=predictor, profiles=scenario.profiles())
     tally = Tally()
     observers: list[Observe] = [tally]
     journal = None
     if path is not None:
         try:
-            journal = JournalObserver(path, journal_header(scenario.params, section))
+            journal = JournalObserver(path, journal_header(scenario.params, section, recipe))
         except OSError as error:
             raise HeadwayError(f"cannot write the journal `{path}`: {error.strerror}") from error
         observers.append(journal)
@@ -148,7 +163,8 @@ def _play(scenario: "Scenario", policy: str, path: Path | None, progress: "Progr
         observers.append(_Meter(policy, scenario.workload.duration_ns, progress))
     try:
         world = scenario.play(
-            build_policy(section, FixedPredictor()), observe=_one_of_all(observers)
+            build_policy(section, build_predictor(recipe, scenario.params.devices)),
+            observe=_one_of_all(observers),
         )
     finally:
         if journal is not None:

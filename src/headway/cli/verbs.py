@@ -44,6 +44,21 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "load": VerbEntry(
             "headway.cli.load", "Play a workload at a live server and report what its clients saw."
         ),
+        "bench": VerbEntry(
+            "headway.cli.bench",
+            "Measure how right the predictors are, on real models under load.",
+        ),
+        "profile": VerbEntry(
+            "headway.cli.profile", "Measure models on this machine, alone and beside stressors."
+        ),
+        "profile explain": VerbEntry(
+            "headway.cli.profile_explain",
+            "Say whether arithmetic or memory limits a model on this device, and why.",
+        ),
+        "calibrate": VerbEntry(
+            "headway.cli.calibrate",
+            "Measure this machine: cores, copies, compute and bandwidth ceilings.",
+        ),
         "sim": VerbEntry(
             "headway.cli.sim", "Run a scenario in virtual time, under one policy or several."
         ),
@@ -111,21 +126,30 @@ def _run(words: list[str]) -> int:
     if words[0] == "--help":
         print(_overview())
         return EXIT_OK
-    verb = words[0].removeprefix("--") if words[0] == "--version" else words[0]
+    verb = _verb_of(words)
     if verb not in VERBS:
         close = get_close_matches(verb, VERBS, n=1)
         near = f"did you mean `{close[0]}`? " if close else ""
         hint = f"{near}valid: {', '.join(f'`{name}`' for name in VERBS)}"
         raise UsageError(f"there is no verb `{verb}`", hint=hint)
     try:
-        args = parser_of(verb).parse_args(words[1:])
+        args = parser_of(verb).parse_args(words[len(verb.split()) :])
     except SystemExit as done:  # after --help; a mistake raises UsageError
         return done.code if isinstance(done.code, int) else EXIT_OK
     return _module_of(verb).run(args)
 
 
+def _verb_of(words: Sequence[str]) -> str:
+    """The first two words where they are a verb together, else the first."""
+    if words[0] == "--version":
+        return "version"
+    two = " ".join(words[:2])
+    return two if two in VERBS else words[0]
+
+
 def _overview() -> str:
-    summaries = (f"  {verb:<9}{entry.summary}" for verb, entry in VERBS.items())
+    width = max(map(len, VERBS)) + 2
+    summaries = (f"  {verb:<{width}}{entry.summary}" for verb, entry in VERBS.items())
     return "\n".join(
         [
             "usage: headway VERB ...",

@@ -39,15 +39,15 @@ class DeviceParams(Struct, frozen=True, kw_only=True):
     slot_lanes: tuple[int, ...]
     is_pinned: bool = True
     """A batch stays on its slot's lane; else the system moves batches between the lanes."""
-    weight_high: int = 1024
+    weight_high: float = 1024.0
     """Share of a lane that a batch of class `high` gets, relative to the others on it."""
-    weight_low: int = 1024
+    weight_low: float = 1024.0
 
     def __post_init__(self) -> None:
         if not self.slot_lanes:
             raise ValueError(f"device `{self.name}` needs at least one slot")
-        if min(self.weight_high, self.weight_low) < 1:
-            raise ValueError(f"device `{self.name}` needs weights of at least 1")
+        if min(self.weight_high, self.weight_low) <= 0:
+            raise ValueError(f"device `{self.name}` needs weights above 0")
 
 
 class KernelParams(Struct, frozen=True, kw_only=True):

@@ -147,8 +147,8 @@ class Predictor(Protocol):
     def state(self) -> dict[str, object]:
         """All that was learnt, as plain JSON values."""
 
-    def restore(self, state: dict[str, object]) -> None:
-        """Take up what `state` gave; what does not fit is ignored."""
+    def restore(self, state: object) -> bool:
+        """Take up what `state` gave; what does not fit is ignored. True if anything was taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

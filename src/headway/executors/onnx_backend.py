@@ -38,7 +38,7 @@ _DATATYPES: Final[Mapping[str, Datatype]] = {
 }
 _BFLOAT16: Final = 16
 """TensorProto.DataType.BFLOAT16"""
-_OPTIONS: Final = frozenset({"intra_op_threads"})
+_OPTIONS: Final = frozenset({"allow_spinning", "intra_op_threads"})
 
 
 class OnnxModel:
@@ -61,6 +61,9 @@ class OnnxModel:
     @classmethod
     def load(cls, spec: ModelSpec) -> "OnnxModel":
         """Read the file and make a session.
+
+        Options: `intra_op_threads`, threads inside an operator (1); `allow_spinning`, whether they
+        wait for work by spinning (false).
 
         Raises:
             LoadError: no such file, an unknown option, or a graph whose inputs or outputs are not
@@ -108,13 +111,18 @@ def _session_options(spec: ModelSpec) -> Any:
     threads = spec.options.get("intra_op_threads", 1)
     if not isinstance(threads, int) or threads < 1:
         raise LoadError(f"`intra_op_threads` must be a whole number from 1 up, not `{threads}`")
+    spinning = spec.options.get("allow_spinning", False)
+    if not isinstance(spinning, bool):
+        raise LoadError(f"`allow_spinning` must be true or false, not `{spinning}`")
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     # A plan is kept for each input shape ever seen, without a bound; batches have many shapes.
     options.enable_mem_pattern = False
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Off unless asked for: pools of several sessions that spin for work take the cores from each
+    # other, which slows all of them down and makes their times unpredictable.
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     return options
 

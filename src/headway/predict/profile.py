@@ -56,7 +56,7 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     """What loading it added to a worker, the library apart."""
     overhead_ns: int = 0
-    """Of one row: all of the way to the worker and back but the execution, copies included."""
+    """Of the smallest batch: the way to the worker and back, copies included, execution not."""
     pressures: Pressures = Pressures()
     flop_per_row: float = 0.0
     """From the graph; 0 when it is not known."""
@@ -86,6 +86,10 @@ class Profile:
             raise ValueError(f"a profile needs positive rows and times, not {dict(pairs)}")
         self._rows = [rows for rows, _ in pairs]
         self._times_ns = [time_ns for _, time_ns in pairs]
+
+    def points(self) -> list[tuple[int, int]]:
+        """Every size that was given, with its time."""
+        return list(zip(self._rows, self._times_ns, strict=True))
 
     def service_ns(self, rows: int) -> int:
         """Solo service time of a batch of this many rows."""

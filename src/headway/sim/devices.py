@@ -17,6 +17,9 @@ class Finish(NamedTuple):
 
     batch_id: BatchId
     at_ns: int
+    transfer_in_ns: int = 0
+    transfer_out_ns: int = 0
+    """What is neither transfer is execution."""
 
 
 class SimulatedExecutor(Protocol):

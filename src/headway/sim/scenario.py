@@ -26,7 +26,7 @@ from headway.core import (
     SlotClass,
     TierName,
 )
-from headway.predict import Profile
+from headway.predict import ModelProfile, Profile, SoloTime
 from headway.sim.devices import SharedLanes, SimulatedExecutor, SoloTimes
 from headway.sim.world import Fault, World
 from headway.workload import Workload
@@ -119,6 +119,22 @@ class Scenario:
             own_ns = self.tiers[stream.tier].budget_ns
             given_ns.setdefault(stream.tier, []).append(min(own_ns, stream.budget_ns or own_ns))
         return {tier: BudgetRange(min(all_ns), max(all_ns)) for tier, all_ns in given_ns.items()}
+
+    def profiles(self) -> tuple[ModelProfile, ...]:
+        """What would have been measured of each model on each of its devices."""
+        return tuple(
+            ModelProfile(
+                model=model.params.name,
+                device=device,
+                bucket=_BUCKET,
+                solo=tuple(
+                    SoloTime(rows=rows, median_ns=time_ns, p95_ns=time_ns, runs=1)
+                    for rows, time_ns in model.profile.points()
+                ),
+            )
+            for model in self.models
+            for device in model.params.devices
+        )
 
     def executor(self) -> SimulatedExecutor:
         """Fresh devices."""

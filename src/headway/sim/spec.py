@@ -63,7 +63,8 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         ConfigError: with the path of the wrong value, the value and a hint.
     """
     spec = _convert(data, _ScenarioSpec, "")
-    devices = _devices(spec.devices)
+    weights = _weights(spec.sharing)
+    devices = _devices(spec.devices, weights)
     device_names = [device.name for device in devices]
     tiers = {}
     for name, plain in spec.tiers.items():
@@ -82,7 +83,7 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         params=_kernel_params(devices, spec.limits),
         models=models,
         tiers=tiers,
-        weights=_weights(spec.sharing),
+        weights=weights,
         load_ns=spec.load.ns,
         faults=tuple(
             Fault(fault.at.ns, _device(fault.device, device_names, f"faults[{i}].device"))
@@ -213,7 +214,9 @@ class _ScenarioSpec(_Spec, frozen=True):
 # --- from words to parameters ---------------------------------------------------------------------
 
 
-def _devices(specs: Sequence[_DeviceSpec]) -> tuple[DeviceParams, ...]:
+def _devices(
+    specs: Sequence[_DeviceSpec], weights: Mapping[SlotClass, float] | None
+) -> tuple[DeviceParams, ...]:
     _refuse_twins([spec.name for spec in specs], "devices")
     devices = []
     for index, spec in enumerate(specs):
@@ -226,7 +229,15 @@ def _devices(specs: Sequence[_DeviceSpec]) -> tuple[DeviceParams, ...]:
                 "give a device at least one slot a lane",
             )
         slot_lanes = tuple(slot % lanes for slot in range(spec.slots))
-        devices.append(DeviceParams(name=DeviceName(spec.name), slot_lanes=slot_lanes))
+        shares = _EVEN_WEIGHTS if weights is None else weights
+        devices.append(
+            DeviceParams(
+                name=DeviceName(spec.name),
+                slot_lanes=slot_lanes,
+                weight_high=shares[SlotClass.HIGH],
+                weight_low=shares[SlotClass.LOW],
+            )
+        )
     return tuple(devices)
 
 

@@ -35,7 +35,7 @@ from headway.core import (
     TimerQueue,
     UnloadReplica,
 )
-from headway.sim.devices import SimulatedExecutor
+from headway.sim.devices import Finish, SimulatedExecutor
 
 __all__ = ["Fault", "World", "record_into"]
 
@@ -52,13 +52,14 @@ class Fault(NamedTuple):
 class _Running:
     """A batch that runs: where, since when, and the timer of its end."""
 
-    __slots__ = ("batch_id", "end", "replica_id", "started_at_ns")
+    __slots__ = ("batch_id", "end", "finish", "replica_id", "started_at_ns")
 
     def __init__(self, batch_id: BatchId, replica_id: ReplicaId, started_at_ns: int) -> None:
         self.batch_id = batch_id
         self.replica_id = replica_id
         self.started_at_ns = started_at_ns
         self.end: Timer[_Item] | None = None
+        self.finish: Finish | None = None
 
 
 _Item = Event | Request | Fault | _Running
@@ -156,8 +157,18 @@ class World:
     def _end(self, running: _Running) -> None:
         batch_id = running.batch_id
         self._forget(batch_id)
-        execution_ns = self.now_ns - running.started_at_ns
-        self._post(BatchFinished(batch_id=batch_id, execution_ns=execution_ns))
+        finish = running.finish
+        assert finish is not None, "a batch ends when it was said to"
+        in_ns, out_ns = finish.transfer_in_ns, finish.transfer_out_ns
+        service_ns = self.now_ns - running.started_at_ns
+        self._post(
+            BatchFinished(
+                batch_id=batch_id,
+                transfer_in_ns=in_ns,
+                execution_ns=max(0, service_ns - in_ns - out_ns),
+                transfer_out_ns=out_ns,
+            )
+        )
 
     def _forget(self, batch_id: BatchId) -> None:
         del self._running[batch_id]
@@ -187,12 +198,13 @@ class World:
                 if device is not None:
                     self._lose(device, "hung batch")
 
-    def _move_ends(self, finishes: Iterable[tuple[BatchId, int]]) -> None:
-        for batch_id, at_ns in finishes:
-            running = self._running[batch_id]
+    def _move_ends(self, finishes: Iterable[Finish]) -> None:
+        for finish in finishes:
+            running = self._running[finish.batch_id]
             if running.end is not None:
                 self._queue.cancel(running.end)
-            running.end = self._queue.push(at_ns, running)
+            running.finish = finish
+            running.end = self._queue.push(finish.at_ns, running)
 
     def _load(self, command: LoadReplica) -> None:
         replica_id = command.replica_id

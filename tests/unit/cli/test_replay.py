@@ -143,3 +143,35 @@ def test_unknown_policy_is_refused(journal: Path, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     assert "'kind': 'best'" in captured.err
     assert "hint: this version has fifo" in captured.err
+
+
+def test_score_judges_predictors_that_were_not_there(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has a row for executions and one for responses, all over the same ones."""
+    words = ["replay", str(journal), "--score", "fixed, rls"]
+    assert main([*words, "--format", "json"]) == EXIT_OK
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert [(row["of"], row["predictor"]) for row in scores] == [
+        ("execution", "fixed"),
+        ("execution", "rls"),
+        ("response", "fixed"),
+        ("response", "rls"),
+    ]
+    assert scores[0]["count"] == scores[1]["count"] > 20
+    assert scores[0]["cost_us"] > 0
+    assert 0 < scores[1]["mape"] < 1
+    assert main(words) == EXIT_OK
+    out = capsys.readouterr().out
+    assert "execution" in out
+    assert "no profiles" in out
+
+
+def test_score_of_an_unknown_predictor_is_refused(
+    journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, with the names that there are."""
+    assert main(["replay", str(journal), "--score", "best"]) == EXIT_USAGE
+    captured = capsys.readouterr()
+    assert "no predictor `best`" in captured.err
+    assert "headway" in captured.err

@@ -10,7 +10,7 @@ from headway.core import Datatype
 from headway.errors import ExecutorError, LoadError
 from headway.executors import ModelSpec, TensorSpec
 from headway.executors.backend import open_model, warm_up
-from headway.executors.onnx_backend import OnnxModel
+from headway.executors.onnx_backend import OnnxModel, _session_options
 
 X = {"x": np.ones((2, 4), np.float32)}
 
@@ -163,6 +163,22 @@ def test_onnx_wrong_options_are_refused(tmp_path):
         OnnxModel.load(onnx_spec(path, options={"speed": 11}))
     with pytest.raises(LoadError, match="not `many`"):
         OnnxModel.load(onnx_spec(path, options={"intra_op_threads": "many"}))
+    with pytest.raises(LoadError, match="`allow_spinning` must be true or false, not `1`"):
+        OnnxModel.load(onnx_spec(path, options={"allow_spinning": 1}))
+
+
+@pytest.mark.parametrize(
+    ("options", "entry"),
+    [({}, "0"), ({"allow_spinning": False}, "0"), ({"allow_spinning": True}, "1")],
+)
+def test_onnx_threads_spin_only_when_asked_to(tmp_path, options, entry):
+    """Pools that spin take the cores from each other, so it is off unless a model asks for it."""
+    spec = onnx_spec(models.identity(tmp_path / "m.onnx", Datatype.FP32), options=options)
+    session = _session_options(spec)
+    assert session.get_session_config_entry("session.intra_op.allow_spinning") == entry
+    assert session.get_session_config_entry("session.inter_op.allow_spinning") == "0"
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(OnnxModel.load(spec).infer({"x": x}, (), {})["y"], x)
 
 
 def test_onnx_declarations_are_checked(tmp_path):
