@@ -94,26 +94,31 @@ async def _measure_alone(
 async def _measure_capacity(
     rig: Rig, order: Order, requests: Sequence[ClassRequests], classes: Sequence[SoloClass]
 ) -> float:
-    """Work done in a while, at its time alone, over the cores' time; each end starts the next."""
+    """Work done at its time alone over the processor time that it took, with every slot full.
+
+    Over processor time and not over the time that passed: what other programs take meanwhile, and
+    the slots that run dry at the end, say nothing of what the cores can do.
+    """
     setup = order.setup
     chance = Random("capacity")
     weights = [kind.traffic.weight for kind in requests]
     loop = asyncio.get_running_loop()
     began_at_s = loop.time()
-    end_at_s = began_at_s + order.capacity_ns / NS_PER_S
     work_ns = 0
 
     async def keep_sending() -> None:
         nonlocal work_ns
-        while loop.time() < end_at_s:
+        while loop.time() < began_at_s + order.capacity_ns / NS_PER_S:
             (index,) = chance.choices(range(len(requests)), weights)
             await rig.infer(requests[index].traffic.model, requests[index].inputs[0])
             work_ns += classes[index].median_ns
 
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(setup.cores_count * setup.slots_per_core):
-            tasks.create_task(keep_sending())
-    return work_ns / ((loop.time() - began_at_s) * NS_PER_S * setup.cores_count)
+    with CpuWatch() as cpu:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(setup.cores_count * setup.slots_per_core):
+                tasks.create_task(keep_sending())
+    used_ns = cpu.use.own_cores * (loop.time() - began_at_s) * NS_PER_S
+    return work_ns / max(1.0, used_ns)
 
 
 def _solo_class(name: str, alone: Sequence[_Alone]) -> SoloClass:

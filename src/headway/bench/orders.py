@@ -84,8 +84,8 @@ class SoloMeasured(Struct, frozen=True, kw_only=True, tag=True):
 
     classes: tuple[SoloClass, ...]
     capacity_ratio: float
-    """What the cores do when they are never idle: work at its time alone, over the time that
-    passed. Neighbours and the way to the workers cost the rest."""
+    """Work that the cores do in their time when they are never idle, at its time alone.
+    Neighbours and the way to the workers cost the rest."""
     others_cores: float | None
 
 

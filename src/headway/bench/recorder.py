@@ -7,42 +7,33 @@ else the machine does. Knows clocks and workers; never a predictor: those read w
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
-from subprocess import DEVNULL, Popen
-from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from headway.bench.before import measure_before
-from headway.bench.inputs import ClassRequests, config_of, prepare_requests
+from headway.bench.inputs import config_of, prepare_requests
 from headway.bench.mix import LATE_MODEL, MIX
 from headway.bench.orders import (
     ORDERS,
     Order,
-    Progress,
     Recorded,
     RunOrder,
     Sidecar,
     SoloMeasured,
 )
 from headway.bench.plan import Arrival, Shift, plan_arrivals
+from headway.bench.player import Player
 from headway.bench.quiet import CpuUse, CpuWatch, precede_others
 from headway.bench.rig import Rig
 from headway.bench.setups import Setup
 from headway.config import usable_cores
 from headway.errors import HeadwayError
 from headway.loadgen import precise_loop
-from headway.runtime import InferReply
-from headway.units import NS_PER_S
 
 __all__ = ["main"]
-
-_BUSY_LOOP: Final = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
-_NEWS_PER_RUN: Final = 50
 
 Tell = Callable[[Struct], None]
 
@@ -100,7 +91,7 @@ async def _try(
     plan = _plan(order.setup, run, solo)
     config = config_of(order.setup, Path(order.cache), usable_cores())
     async with Rig(config, journal=journal) as rig:
-        player = _Player(rig, requests, run, order.setup, tell)
+        player = Player(rig, requests, run, order.setup, tell)
         with CpuWatch() as cpu:
             await player.play(plan)
     return _sidecar(order.setup, run, solo, player, cpu.use)
@@ -124,7 +115,7 @@ def _plan(setup: Setup, run: RunOrder, solo: SoloMeasured) -> list[Arrival]:
 
 
 def _sidecar(
-    setup: Setup, run: RunOrder, solo: SoloMeasured, player: "_Player", use: CpuUse
+    setup: Setup, run: RunOrder, solo: SoloMeasured, player: Player, use: CpuUse
 ) -> Sidecar:
     after = run.utilisation if run.utilisation_after is None else run.utilisation_after
     half_ns = run.duration_ns // 2
@@ -143,86 +134,6 @@ def _sidecar(
         capacity_ratio=solo.capacity_ratio,
         solo=solo.classes,
     )
-
-
-class _Player:
-    """Sends a plan, whatever became of the requests before.
-
-    With `Shift.SLOTS` at first only as many at once as there are cores; the others are held back,
-    in order of their turn.
-    """
-
-    def __init__(
-        self,
-        rig: Rig,
-        requests: Sequence[ClassRequests],
-        run: RunOrder,
-        setup: Setup,
-        tell: Tell,
-    ) -> None:
-        self._rig = rig
-        self._requests = requests
-        self._run = run
-        self._setup = setup
-        self._tell = tell
-        self._chance = Random(f"{run.seed}/requests")
-        self._held: list[Arrival] = []
-        self._running = 0
-        self._limit: int | None = setup.cores_count if run.shift is Shift.SLOTS else None
-        self._idle = asyncio.Event()
-        self._error: HeadwayError | None = None
-        self.began_at_ns = 0
-
-    async def play(self, plan: Sequence[Arrival]) -> None:
-        """Send every request when it is due, and wait until all have ended."""
-        loop = asyncio.get_running_loop()
-        self.began_at_ns, began_at_s = self._rig.engine.now_ns(), loop.time()
-        step = max(1, len(plan) // _NEWS_PER_RUN)
-        with ExitStack() as at_end:
-            loop.call_at(began_at_s + self._run.duration_ns / 2 / NS_PER_S, self._turn, at_end)
-            for index, arrival in enumerate(plan):
-                await asyncio.sleep(began_at_s + arrival.at_ns / NS_PER_S - loop.time())
-                self._arrive(arrival)
-                if index % step == 0:
-                    self._tell(Progress(path=self._run.path, done_ratio=index / len(plan)))
-            while self._running:
-                self._idle.clear()
-                await self._idle.wait()
-        if self._error is not None:
-            raise self._error
-
-    def _turn(self, at_end: ExitStack) -> None:
-        """Half of the time has passed."""
-        self._limit = None
-        self._send_held()
-        if self._run.shift is Shift.CORE:
-            core = usable_cores()[self._setup.cores_count - 1]
-            command = [sys.executable, "-c", _BUSY_LOOP, str(core)]
-            process = Popen(command, stdin=DEVNULL)  # noqa: S603 - our own few words
-            at_end.callback(process.wait)
-            at_end.callback(process.kill)
-
-    def _arrive(self, arrival: Arrival) -> None:
-        self._held.append(arrival)
-        self._send_held()
-
-    def _send_held(self) -> None:
-        while self._held and (self._limit is None or self._running < self._limit):
-            self._send(self._held.pop(0))
-
-    def _send(self, arrival: Arrival) -> None:
-        kind = self._requests[arrival.class_index]
-        self._running += 1
-        self._rig.submit(kind.traffic.model, self._chance.choice(kind.inputs), self._on_end)
-
-    def _on_end(self, end: InferReply | HeadwayError) -> None:
-        self._running -= 1
-        if isinstance(end, HeadwayError):
-            self._error = end
-        if self._limit is not None:
-            self._send_held()
-        if not self._running:
-            self._idle.set()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from headway.config import Config, kernel_params, tiers, usable_cores, worker_gr
 from headway.core import ModelName, Tensor
 from headway.executors import WorkerPool
 from headway.observe import JournalObserver
-from headway.predict.recipe import Recipe
+from headway.predict import Recipe
 from headway.runtime import AsyncEngine, InferCall, LoopClock, Observer, OnEnd, TierParams
 
 __all__ = ["Rig"]
@@ -67,6 +67,10 @@ class Rig:
         trace: TracebackType | None,
     ) -> None:
         await self._stop()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the engine started."""
+        return self.engine.now_ns()
 
     def submit(self, model: str, inputs: Sequence[Tensor], on_end: OnEnd) -> None:
         """Send one request; see `Engine.submit`."""

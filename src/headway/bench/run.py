@@ -13,10 +13,8 @@ from headway.bench.judge import ORACLE, Factory, Judged, Judgement, judge, summa
 from headway.bench.plan import Shift
 from headway.core import DeviceName, DeviceParams, Predictor
 from headway.errors import ConfigError
-from headway.predict import ModelProfile
-from headway.predict.factory import PREDICTORS as SHIPPED
-from headway.predict.factory import build_predictor
-from headway.predict.recipe import Recipe
+from headway.predict import PREDICTORS as SHIPPED
+from headway.predict import ModelProfile, Recipe, build_predictor
 from headway.report import (
     BoundPoint,
     ErrorStep,
@@ -84,7 +82,7 @@ def run_campaign(
 def shipped(
     name: str, devices: Sequence[DeviceParams], profiles: Sequence[ModelProfile]
 ) -> Predictor:
-    """A predictor as the server makes it.
+    """A predictor as the server makes it, but that it is fitted as it learns, not beside.
 
     Raises:
         ConfigError: there is none of this name.
@@ -95,7 +93,8 @@ def shipped(
         raise ConfigError(
             f"there is no predictor `{name}`", path="predictor.kind", value=name, hint=hint
         )
-    return build_predictor(Recipe(kind=name, profiles=tuple(profiles)), devices)
+    recipe = Recipe(kind=name, profiles=tuple(profiles), trains_inline=True)
+    return build_predictor(recipe, devices)
 
 
 def draw(outcome: Outcome, folder: Path, command: str) -> list[Path]:

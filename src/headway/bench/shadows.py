@@ -196,6 +196,10 @@ class Tee:
                 )
             )
 
+    def install(self, count: int) -> None:
+        """Of the first; the others fit as they learn."""
+        self._primary.install(count)
+
     def state(self) -> dict[str, object]:
         """Of the first."""
         return self._primary.state()

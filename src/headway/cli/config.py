@@ -67,7 +67,9 @@ def _check(loaded: LoadedConfig, form: str) -> None:
         *(
             f"model `{model.name}`: there is no file `{file}` here"
             for model in config.models
-            if (file := _file_of(model.path)) is not None and not file.exists()
+            if (file := _file_of(model.path)) is not None
+            and model.backend != "emulated"
+            and not file.exists()
         ),
     ]
     if form == "json":
@@ -79,7 +81,9 @@ def _check(loaded: LoadedConfig, form: str) -> None:
     say(f"ok: models {names}; tiers {', '.join(config.tiers)}; policy {config.policy.kind}")
 
 
-def _file_of(path: str) -> Path | None:
-    """The file that a model's path names; None where it names a module."""
+def _file_of(path: str | None) -> Path | None:
+    """The file that a model's path names; None where it names a module, or there is none."""
+    if path is None:
+        return None
     place = path.rpartition(":")[0] or path
     return Path(place) if place.endswith((".py", ".onnx")) or "/" in place else None

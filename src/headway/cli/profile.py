@@ -183,6 +183,11 @@ def _of_config(
     groups: Mapping[str, WorkerGroup] = {group.device: group for group in worker_groups(config)}
     found = []
     for device in model_params(config, model).devices:
+        if device not in groups:
+            raise UsageError(
+                f"device `{device}` is emulated: there is nothing to measure",
+                hint="measure on a configuration whose devices are of kind `cpu`",
+            )
         group = groups[device]
         cores = sorted({core for slot in group.slots for core in slot.cores}) or usable_cores()
         limits = BenchLimits(

@@ -129,8 +129,14 @@ def _opening(path: str, scenario: "Scenario", policies: Sequence[str]) -> str:
     return (
         f"{path}: {format_duration(scenario.workload.duration_ns)} of "
         f"{scenario.workload.rate_rps:.1f} req/s for {len(scenario.models)} models on "
-        f"{slots} slots; {', '.join(policies)}; seed {scenario.seed}"
+        f"{slots} slots{_where(scenario)}; {', '.join(policies)}; seed {scenario.seed}"
     )
+
+
+def _where(scenario: "Scenario") -> str:
+    """A word on figures that come from no machine at all."""
+    emulated = scenario.emulated
+    return "" if emulated is None else f" of an emulated {emulated.accelerator.name}"
 
 
 def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> Path | None:
@@ -145,11 +151,14 @@ def _play(
 ) -> PolicyRun:
     from headway.app import build_policy, journal_header, policy_from_section
     from headway.observe import JournalObserver
-    from headway.predict import Recipe, build_predictor
+    from headway.predict import Recipe, build_predictor, on_links
     from headway.sim import Tally
 
     section = policy_from_section({"kind": policy})
     recipe = Recipe(kind=predictor, profiles=scenario.profiles())
+    links = scenario.links()
+    if links is not None:
+        recipe = on_links(recipe, links)
     tally = Tally()
     observers: list[Observe] = [tally]
     journal = None
@@ -257,6 +266,7 @@ def _plain(path: str, scenario: "Scenario", runs: Mapping[str, PolicyRun]) -> di
     return {
         "scenario": path,
         "seed": scenario.seed,
+        "emulated": None if scenario.emulated is None else scenario.emulated.accelerator.name,
         "duration_ns": scenario.workload.duration_ns,
         "policies": {
             policy: {
@@ -284,7 +294,9 @@ def _table(scenario: "Scenario", runs: Mapping[str, PolicyRun]) -> "Table":
         _add_groups(table, (str(tier), _budget(scenario.budgets()[tier])), groups)
     if len(tiers) > 1:
         _add_groups(table, ("all",), {policy: result.total for policy, result in runs.items()})
-    table.caption = f"virtual time, seed {scenario.seed}; percentiles of completed requests"
+    table.caption = (
+        f"virtual time{_where(scenario)}, seed {scenario.seed}; percentiles of completed requests"
+    )
     return table
 
 
