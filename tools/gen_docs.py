@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import Metric
 
 import measurements
+import prediction_table
 from headway import errors
 from headway.cli import VERBS, parser_of
 from headway.config import DURATION_FORMAT, SIZE_FORMAT, config_schema
@@ -63,6 +64,7 @@ def pages() -> dict[str, str]:
         "docs/reference/errors.md": errors_page,
         "docs/reference/metrics.md": metrics_page,
         "docs/reference/measurements.md": measurements_page,
+        "docs/concepts/prediction.md": prediction_page,
         "docs/internals/states.md": states_page,
         "README.md": readme_page,
     }
@@ -332,6 +334,13 @@ def measurements_page() -> str:
 def readme_page() -> str:
     """The README, its measured part written anew."""
     return measurements.readme((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def prediction_page() -> str:
+    """The page on prediction, its measured part written anew."""
+    text = (ROOT / "docs/concepts/prediction.md").read_text(encoding="utf-8")
+    blocks = prediction_table.blocks(measurements.documents())
+    return measurements.filled(text, "\n\n".join(blocks))
 
 
 def states_page() -> str:

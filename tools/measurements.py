@@ -66,10 +66,15 @@ def cell_of(value: object) -> str:
 
 
 def readme(text: str) -> str:
-    """The README with what lies between the marks written anew."""
+    """The README with its measured part written anew."""
+    return filled(text, highlights())
+
+
+def filled(text: str, measured: str) -> str:
+    """A page with what lies between the marks replaced."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{highlights()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{measured}\n{END}{after}"
 
 
 def highlights() -> str:
@@ -77,6 +82,7 @@ def highlights() -> str:
     found = documents()
     parts = {
         "demo": demo,
+        "prediction": prediction,
         "http_echo": http_echo,
         "kernel": kernel,
         "simulator": simulator,
@@ -103,6 +109,22 @@ def demo(found: Mapping[str, Document]) -> Iterator[str]:
         f"real models at {document['load_ratio']:.1f} times capacity,"
         " requests not in time: `fifo` to `priority`"
     )
+    yield line(what, ", ".join(parts), document["command"])
+
+
+def prediction(found: Mapping[str, Document]) -> Iterator[str]:
+    """How wrong a time alone is among neighbours, and how wrong the prediction."""
+    document = found["prediction"]
+    error = {
+        (r["utilisation"], r["predictor"]): 100 * r["mape"]
+        for r in document["rows"]
+        if r["config"] == "pinned"
+    }
+    parts = [
+        f"at {100 * load:.0f} % {error[load, 'fixed']:.0f} to {error[load, 'headway']:.0f} %"
+        for load in sorted({load for load, _ in error})
+    ]
+    what = "execution time of real models among neighbours, mean error: time alone to `headway`"
     yield line(what, ", ".join(parts), document["command"])
 
 
