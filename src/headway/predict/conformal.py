@@ -22,17 +22,17 @@ from headway.predict.stored import fields_of, number_of, rows_of
 __all__ = ["Bounds", "Group"]
 
 Group = tuple[str, ...]
-"""Names; the first is the class, within which the share of misses is held."""
+"""Names; the first of the finest is what the share of misses is held within."""
 
 _GROUPS_MAX: Final = 1024
-_FINE_COUNT: Final = 60
+_FINE_COUNT: Final = 40
 """Ratios that a group must hold before it is preferred to a coarser one."""
 _WINDOW: Final = 300
 _RECENT: Final = 10
 _RECENT_MARGIN: Final = log(1.1)
 _COLD_MARGIN: Final = log(3.0)
 _COLD_COUNT: Final = 3
-_STEP: Final = 0.01
+_STEP: Final = 0.02
 """γ: how far a moves with each miss."""
 _LOG_RATIO_MAX: Final = log(1000.0)
 
@@ -78,7 +78,7 @@ class Bounds:
         self.confidence = confidence
         self._windows: dict[Group, _Window] = {}
         self._misses: dict[str, float] = {}
-        """a of each class."""
+        """a by the first name of the finest group."""
         self._factors: dict[Group, float] = {}
         """What was answered since the last outcome, by the finest group."""
 
@@ -86,7 +86,7 @@ class Bounds:
         """By how much to stretch a prediction, from the first group that is large enough.
 
         Args:
-            groups: from the finest to the coarsest, all of one class.
+            groups: from the finest to the coarsest.
         """
         known = self._factors.get(groups[0])
         if known is None:
@@ -103,8 +103,8 @@ class Bounds:
             largest = window
             if len(window.ordered) >= _FINE_COUNT:
                 quantile = window.quantile(miss_ratio)
-                if quantile is not None:
-                    return exp(max(0.0, quantile))
+                # Where a is too small for so few, their largest is nearer than what others do.
+                return exp(max(0.0, window.ordered[-1] if quantile is None else quantile))
         return exp(max(0.0, self._early(largest, miss_ratio)))
 
     def _early(self, window: _Window | None, miss_ratio: float) -> float:

@@ -100,6 +100,9 @@ class FixedPredictor:
     def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
         """Of no consequence."""
 
+    def install(self, count: int) -> None:
+        """Nothing is fitted here."""
+
     def state(self) -> dict[str, object]:
         """Mean and floor of each size."""
         seen = [[m, r, s.mean_ns, s.floor_ns] for (m, r), s in self._seen.items()]

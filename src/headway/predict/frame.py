@@ -42,8 +42,8 @@ _MATES_TOLD: Final = 8
 """Neighbours beyond which bounds make no difference."""
 _LOOK_AGAIN_MIN_NS: Final = 1_000_000
 """What is said to be left of a batch counts for bounds only if it is at least this."""
-_NS_MAX: Final = 1e17
-"""Three years: what is longer is nonsense."""
+_NS_MAX: Final = 86_400 * 10**9
+"""A day: what took longer, or would, counts as that."""
 
 
 class Transfers(Protocol):
@@ -186,6 +186,7 @@ class Frame:
 
     def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
         """A batch has run: everything is learnt from it."""
+        stages = _clamped(stages)
         execution_ns = _execution_of(stages)
         stay = self._ground.end(batch_id, execution_ns, now_ns)
         if self._transfers is not None:
@@ -220,6 +221,9 @@ class Frame:
             self._responses.learn(foreseen.mean_ns, took_ns)
         groups = _response_groups(request, foreseen.queue_ns)
         self._bounds.see(groups, foreseen.mean_ns, foreseen.bound_ns, took_ns)
+
+    def install(self, count: int) -> None:
+        """Nothing is fitted in the background, unless a subclass says so."""
 
     def state(self) -> dict[str, object]:
         """All that was learnt, as plain JSON values, with what it depends on."""
@@ -348,12 +352,21 @@ def _sound(value_ns: float, otherwise_ns: float) -> float:
     return min(max(value_ns, 0.0), _NS_MAX) if isfinite(value_ns) else otherwise_ns
 
 
+def _clamped(stages: Stages) -> Stages:
+    """The same, each within 0 and a day."""
+    return Stages(
+        service_ns=min(max(stages.service_ns, 0), _NS_MAX),
+        transfer_in_ns=min(max(stages.transfer_in_ns, 0), _NS_MAX),
+        execution_ns=min(max(stages.execution_ns, 0), _NS_MAX),
+        transfer_out_ns=min(max(stages.transfer_out_ns, 0), _NS_MAX),
+    )
+
+
 def _execution_of(stages: Stages) -> int:
     """The timed execution; the whole service where no stage was timed."""
     if stages.execution_ns > 0:
         return stages.execution_ns
-    timed_ns = max(0, stages.transfer_in_ns) + max(0, stages.transfer_out_ns)
-    return max(0, stages.service_ns - timed_ns)
+    return max(0, stages.service_ns - stages.transfer_in_ns - stages.transfer_out_ns)
 
 
 def _run_of(request: Request, place: Device) -> Run:
@@ -373,17 +386,21 @@ def _run_of(request: Request, place: Device) -> Run:
 
 
 def _start_groups(run: Run, mates: int) -> tuple[Group, ...]:
-    head = f"start {run.slot_class}"
     crowd = str(min(mates, _MATES_TOLD))
-    return ((head, crowd, run.model), (head, crowd), (head,))
+    return _groups(f"start {run.slot_class}", run.model, crowd)
 
 
 def _left_groups(run: Run) -> tuple[Group, ...]:
     head = f"left {run.slot_class}"
-    return ((head, run.model), (head,))
+    return ((f"{head} {run.model}",), (head,))
 
 
 def _response_groups(request: Request, queue_ns: int) -> tuple[Group, ...]:
-    head = f"response {request.slot_class}"
     wait = "waits" if queue_ns > 0 else "starts"
-    return ((head, wait, request.model), (head, wait), (head,))
+    return _groups(f"response {request.slot_class}", request.model, wait)
+
+
+def _groups(head: str, model: ModelName, circumstance: str) -> tuple[Group, ...]:
+    """A model in a circumstance, the model, all models in the circumstance, all."""
+    own = f"{head} {model}"
+    return ((own, circumstance), (own,), (head, circumstance), (head,))

@@ -119,7 +119,7 @@ class LaneExecutions:
             inflow = ground.arrivals.inflow(moment.device.name, moment.now_ns, classes=group)
             work_ns = sum([waiting[slot_class] for slot_class in group])
             piece_ns = inflow.piece_ns or ground.piece_ns
-            if piece_ns > 0.0 and (work_ns > 0.0 or inflow.work_rate > 0.0):
+            if piece_ns > 0.0:
                 rate = min(inflow.work_rate, _WORK_RATE_MAX)
                 pots.append(Pot(ground.weights[group[0]], work_ns, piece_ns, rate))
         return pots

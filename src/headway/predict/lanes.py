@@ -18,7 +18,8 @@ Knows lanes by index and works by number. Refuses to know models, devices and cl
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
+from math import exp
 from typing import Final, NamedTuple
 
 __all__ = ["MATES_MAX", "OTHERS_MAX", "Efficiency", "Load", "Pot", "Rolling", "roll"]
@@ -27,12 +28,10 @@ MATES_MAX: Final = 4
 """Batches on one lane beyond which efficiency is taken to stay the same."""
 OTHERS_MAX: Final = 7
 """Other busy lanes likewise."""
-_FLUID_STEPS_MAX: Final = 12
-"""Steps that follow a pot's level; beyond them only ends of batches are followed."""
-_PIECES_A_STEP: Final = 0.75
-"""A pot's level may move by this many pieces before the rates are looked at again..."""
-_SLOTS_A_STEP: Final = 0.25
-"""...or by this part of all slots, if that is more."""
+_STEP_PIECES: Final = 0.5
+"""The rates are looked at again when half a piece could have been done,"""
+_STEP_GROWTH: Final = 1.5
+"""then after this much longer each time, for what is far off is not worth many steps."""
 _FOLLOWED_MAX: Final = 8
 """Loads up to which every end is a step of its own."""
 _LUMP_RATIO: Final = 0.4
@@ -107,12 +106,13 @@ class Rolling:
     __slots__ = (
         "_drains",
         "_efficiency",
-        "_fluid_steps",
+        "_heaviest",
+        "_heavy",
         "_lump_ratio",
-        "_pieces_a_step",
         "_progress",
         "_queues",
         "_rates",
+        "_step_pieces",
         "_weights",
         "at_ns",
         "counts",
@@ -141,14 +141,16 @@ class Rolling:
         """Of them that run."""
         self.at_ns = 0.0
         self._efficiency = efficiency
+        self._heaviest = pots[0].weight if pots else 0.0
+        self._heavy = [0] * len(slots)
+        """Of the counts, those as heavy as the first pot."""
         self._weights = [0.0] * len(slots)
         self._progress = [0.0] * len(slots)
         self._rates = [0.0] * len(slots)
         self._drains = [0.0] * len(pots)
         self._queues: list[list[tuple[float, float, int]]] = [[] for _ in slots]
-        self._fluid_steps = 0
         self._lump_ratio = lump_ratio
-        self._pieces_a_step = max(_PIECES_A_STEP, _SLOTS_A_STEP * sum(slots))
+        self._step_pieces = _STEP_PIECES
 
     def join(self, lane: int, load: Load) -> None:
         """A load starts now on a lane, whichever it names itself."""
@@ -158,6 +160,7 @@ class Rolling:
         queue.sort(reverse=True)
         self.ends.append(0.0)
         self.counts[lane] += 1
+        self._heavy[lane] += load.weight >= self._heaviest
         self._weights[lane] += load.weight
         self.left += 1
 
@@ -179,7 +182,7 @@ class Rolling:
                 lane_ns = (queue[-1][0] - progress[lane]) / rates[lane]
                 span_ns = min(span_ns, lane_ns)
         span_ns = max(span_ns, self._lump_ratio * self.at_ns)
-        if pots and (self._fluid_steps < _FLUID_STEPS_MAX or span_ns == _NEVER_NS):
+        if pots:
             span_ns = self._shorten(span_ns, len(pots))
         self._move(max(0.0, span_ns))
 
@@ -188,8 +191,7 @@ class Rolling:
         self.at_ns += span_ns
         levels = self.levels
         for index, pot in enumerate(self.pots):
-            level = levels[index] + (pot.work_rate - self._drains[index]) * span_ns
-            levels[index] = max(0.0, level)
+            levels[index] = _later(levels[index], pot.work_rate, self._drains[index], span_ns)
         for lane, queue in enumerate(self._queues):
             if queue:
                 progress = self._progress[lane] + self._rates[lane] * span_ns
@@ -205,37 +207,39 @@ class Rolling:
             since_ns = (progress - target) / self._rates[lane]
             self.ends[index] = self.at_ns - since_ns if since_ns > 0.0 else self.at_ns
             self.counts[lane] -= 1
+            self._heavy[lane] -= weight >= self._heaviest
             self._weights[lane] -= weight
             self.left -= 1
 
     def _shorten(self, span_ns: float, active: int) -> float:
-        """The span, or less where a pot's level would change what it takes within it."""
-        for index in range(active):
-            pot, level = self.pots[index], self.levels[index]
-            change = pot.work_rate - self._drains[index]
-            moves_ns = self._pieces_a_step * pot.piece_ns
-            size = change if change > 0.0 else -change
-            if size * span_ns <= moves_ns:
-                continue
+        """The span, or less where what the pots take would change within it.
+
+        How long a step may be depends on the pieces alone, not on what runs: two devices that
+        differ by a batch are followed at the same instants, and no law is lost between them.
+        """
+        step_ns = self._step_pieces * min([pot.piece_ns for pot in self.pots[:active]])
+        if active == 1:
+            pot, level = self.pots[0], self.levels[0]
+            change = pot.work_rate - self._drains[0]
             spare_ns = level - self._room() * pot.piece_ns
+            if change == 0.0 or (spare_ns >= 0.0 and change > 0.0):
+                return span_ns
             if spare_ns > 0.0:
                 # It holds more than it can place: nothing changes before that is gone.
-                moves_ns = _NEVER_NS if change > 0.0 else max(moves_ns, spare_ns)
-            elif change < 0.0:
-                moves_ns = min(moves_ns, max(level, 0.1 * pot.piece_ns))
-            if moves_ns < size * span_ns:
-                self._fluid_steps += 1
-                span_ns = moves_ns / size
-        return span_ns
+                step_ns = max(spare_ns / -change, 0.25 * step_ns)
+        if step_ns >= span_ns:
+            return span_ns
+        self._step_pieces *= _STEP_GROWTH
+        return step_ns
 
     def _room(self) -> int:
-        """Free slots."""
-        return sum([s - c for s, c in zip(self.slots, self.counts, strict=True) if s > c])
+        """Slots that the first pot may take."""
+        return sum([s - c for s, c in zip(self.slots, self._heavy, strict=True) if s > c])
 
     def _mix_one(self, pot: Pot) -> None:
         """Rates and drain with a single pot."""
         counts, weights, rates = self.counts, self._weights, self._rates
-        fills = _spread_one(counts, self.slots, self.levels[0] / pot.piece_ns)
+        fills = _spread_one(self._heavy, self.slots, self.levels[0] / pot.piece_ns)
         busy = -1
         for lane, count in enumerate(counts):
             if count + fills[lane] >= 0.5:
@@ -265,12 +269,19 @@ class Rolling:
         self._drains[0] = drain
 
     def _mix_all(self, pots: Sequence[Pot]) -> None:
-        """Rates and drains with any number of pots, the first of which choose first."""
-        heights = [float(count) for count in self.counts]
+        """Rates and drains with any number of pots, the first of which choose first.
+
+        What is lighter than the first pot does not keep it from a lane, even where it holds the
+        last slot: else one more light batch would shut heavy ones out, and all be the faster for
+        it. That errs on the side of the light ones being slower.
+        """
+        heights = [float(count) for count in self._heavy]
+        lighter = [count - heavy for count, heavy in zip(self.counts, self._heavy, strict=True)]
         fills: list[list[float]] = []
         for pot, level in zip(pots, self.levels, strict=False):
             fill = _spread(heights, self.slots, level / pot.piece_ns)
-            heights = [height + more for height, more in zip(heights, fill, strict=True)]
+            heights = [sum(each) for each in zip(heights, fill, lighter, strict=True)]
+            lighter = [0] * len(heights)
             fills.append(fill)
         busy = sum([1 for height in heights if height >= 0.5])
         self._drains = [0.0] * len(self.pots)
@@ -282,32 +293,44 @@ class Rolling:
         self, lane: int, pots: Sequence[Pot], fills: Sequence[float], column: Sequence[float]
     ) -> float:
         """Expected progress per weight, over whole numbers of fillers around each fill."""
-        mixes: list[tuple[float, int, float, tuple[int, ...]]]
-        mixes = [(1.0, self.counts[lane], self._weights[lane], ())]
-        for pot, fill in zip(pots, fills, strict=True):
-            whole = int(fill + _PENDING_MIN)
-            part = fill - whole
-            grown = [
-                (chance, count + whole, weight + whole * pot.weight, (*before, whole))
-                for chance, count, weight, before in mixes
-            ]
-            if part > _PENDING_MIN:
-                grown = [(mix[0] * (1.0 - part), mix[1], mix[2], mix[3]) for mix in grown]
-                whole += 1
-                grown += [
-                    (chance * part, count + whole, weight + whole * pot.weight, (*before, whole))
-                    for chance, count, weight, before in mixes
-                ]
-            mixes = grown
+        if max(fills, default=0.0) < _PENDING_MIN:
+            count = self.counts[lane]
+            return column[min(count, MATES_MAX)] / self._weights[lane] if count else 0.0
         rate = 0.0
-        for chance, count, weight, holding in mixes:
+        for combination in product(*[_around(fill) for fill in fills]):
+            chance, count, weight = 1.0, self.counts[lane], self._weights[lane]
+            for (odds, held), pot in zip(combination, pots, strict=True):
+                chance *= odds
+                count += held
+                weight += held * pot.weight
             if count:
-                each = chance * column[min(MATES_MAX, count)] / weight
+                each = chance * column[min(count, MATES_MAX)] / weight
                 rate += each
-                for index, held in enumerate(holding):
-                    if held:
-                        self._drains[index] += held * pots[index].weight * each
+                for index, (_, held) in enumerate(combination):
+                    self._drains[index] += held * pots[index].weight * each
         return rate
+
+
+def _around(fill: float) -> tuple[tuple[float, int], ...]:
+    """The whole numbers around a fill, with the chance of each."""
+    whole = int(fill + _PENDING_MIN)
+    part = fill - whole
+    if part > _PENDING_MIN:
+        return ((1.0 - part, whole), (part, whole + 1))
+    return ((1.0, whole),)
+
+
+def _later(level: float, gain: float, drain: float, span_ns: float) -> float:
+    """A pot's level after a while.
+
+    With nothing to come it drains evenly, as batches do; else in proportion to what it holds:
+    dL/dt = gain − (drain / level) L, which neither overshoots nor falls below nothing.
+    """
+    if level <= 0.0 or drain <= 0.0 or gain <= 0.0:
+        return max(0.0, level + (gain - drain) * span_ns)
+    pull = drain / level
+    rest = gain / pull
+    return rest + (level - rest) * exp(-pull * span_ns)
 
 
 def _spread_one(counts: Sequence[int], slots: Sequence[int], pending: float) -> list[float]:

@@ -58,10 +58,10 @@ class Services:
         return 0.0 if near is None else self._transfers[model, near] * rows / near
 
     def see(self, run: Run, stages: Stages, execution_ns: int) -> None:
-        """A batch has run."""
+        """A batch has run; no stage is negative."""
         key = (run.model, run.rows)
-        transfer_ns = float(max(0, stages.transfer_in_ns) + max(0, stages.transfer_out_ns))
-        service_ns = float(max(stages.service_ns, 0))
+        transfer_ns = float(stages.transfer_in_ns + stages.transfer_out_ns)
+        service_ns = float(stages.service_ns)
         overhead_ns = max(0.0, service_ns - execution_ns - transfer_ns)
         overhead_was_ns = self._overheads.get(run.model)
         if overhead_was_ns is not None or len(self._overheads) < _SIZES_MAX:
@@ -71,7 +71,7 @@ class Services:
             self._transfers[key] = _blend(self._transfers[key], transfer_ns)
             self._floors[key] = min(self._floors[key], stages.service_ns)
         elif len(self._services) < _SIZES_MAX:
-            self._add(run.model, run.rows, service_ns, transfer_ns, max(stages.service_ns, 0))
+            self._add(run.model, run.rows, service_ns, transfer_ns, stages.service_ns)
 
     def _add(
         self, model: ModelName, rows: int, service_ns: float, transfer_ns: float, floor_ns: int

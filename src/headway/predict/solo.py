@@ -36,16 +36,21 @@ class SoloTimes:
     ratio, so that a profile which turns out wrong (a hot or a shared machine) is mended. A size
     without starts from the nearest known size of its bucket, else of its model, in proportion to
     payload bytes where they differ, else to rows; then from its first observation. 0 is unknown.
+    A profile of no run is a guess: its shape over rows counts, its level until a size was seen.
 
     Invariants: at most `_SIZES_MAX` sizes are kept; every answer is finite and >= 0.
     """
 
     def __init__(self, profiles: Iterable[ModelProfile] = ()) -> None:
         self._curves: dict[tuple[DeviceName, ModelName, BucketKey], Profile] = {}
+        self._guesses: set[Profile] = set()
+        """Those of the curves that were never measured."""
         for profile in profiles:
             if profile.solo:
                 curve = Profile({time.rows: time.median_ns for time in profile.solo})
                 self._curves[profile.device, profile.model, profile.bucket] = curve
+                if all(time.runs == 0 for time in profile.solo):
+                    self._guesses.add(curve)
         self._beliefs: dict[_Size, Belief] = {}
         """Of log nanoseconds."""
         self._payloads: dict[ModelName, dict[_Size, int]] = {}
@@ -59,9 +64,9 @@ class SoloTimes:
         key = (device, model, bucket, rows)
         belief = self._beliefs.get(key)
         if belief is not None:
-            return exp(belief.mean)
+            return float(round(exp(belief.mean)))
         start = self._start(key, payload_bytes)
-        return 0.0 if start is None else exp(start)
+        return 0.0 if start is None else float(round(exp(start)))
 
     def belief(self, run: Run) -> Belief | None:
         """What an observation of this batch moves; None while there is nothing to start from."""
@@ -101,9 +106,9 @@ class SoloTimes:
             self._floors[key] = execution_ns
 
     def _fresh(self, key: _Size, start: float) -> Belief:
-        """A belief about a size: firm and within reach of its profile, or loose."""
+        """A belief about a size: firm and within reach of what was measured, or loose."""
         curve = self._curve(key)
-        if curve is None:
+        if curve is None or curve in self._guesses:
             return _belief(start, _GUESS_SIGMA, 0.0, _LOG_NS_MAX)
         start = log(curve.service_ns(key[3]))
         return _belief(start, _PROFILE_SIGMA, start - _LOG_RATIO_MAX, start + _LOG_RATIO_MAX)
@@ -124,18 +129,21 @@ class SoloTimes:
         """Logarithm of where a size that was never seen begins."""
         curve = self._curve(key)
         device, model, bucket, rows = key
-        if curve is not None:
-            return log(curve.service_ns(rows))
         known = self._payloads.get(model)
+        if curve is not None and not (known and curve in self._guesses):
+            return log(curve.service_ns(rows))
         if not known:
             return None
         near = min(
             known,
             key=lambda size: (size[2] != bucket, size[0] != device, abs(log(size[3] / rows))),
         )
-        ratio = rows / near[3]
-        if near[2] != bucket and known[near] > 0 and payload_bytes > 0:
+        if curve is not None:
+            ratio = curve.service_ns(rows) / curve.service_ns(near[3])
+        elif near[2] != bucket and known[near] > 0 and payload_bytes > 0:
             ratio = payload_bytes / known[near]
+        else:
+            ratio = rows / near[3]
         return min(max(self._beliefs[near].mean + log(ratio), 0.0), _LOG_NS_MAX)
 
     def state(self) -> dict[str, object]:

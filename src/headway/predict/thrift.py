@@ -148,6 +148,10 @@ class Thrifty:
         if self._answers.take(now_ns):
             self._inner.answered(request, foreseen, now_ns)
 
+    def install(self, count: int) -> None:
+        """For the inner predictor."""
+        self._inner.install(count)
+
     def state(self) -> dict[str, object]:
         """The inner predictor's."""
         return self._inner.state()
