@@ -18,7 +18,7 @@ Knows lanes by index and works by number. Refuses to know models, devices and cl
 """
 
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from math import exp
 from typing import Final, NamedTuple
 
@@ -28,10 +28,10 @@ MATES_MAX: Final = 4
 """Batches on one lane beyond which efficiency is taken to stay the same."""
 OTHERS_MAX: Final = 7
 """Other busy lanes likewise."""
-_STEP_PIECES: Final = 0.5
-"""The rates are looked at again when half a piece could have been done,"""
-_STEP_GROWTH: Final = 1.5
-"""then after this much longer each time, for what is far off is not worth many steps."""
+_STEP_PIECES: Final = 0.7
+"""The rates are looked at again when so much of a piece could have been done,"""
+_STEP_GROWTH: Final = 2.0
+"""then after a span so many times as long, for what is far off is not worth many steps."""
 _FOLLOWED_MAX: Final = 8
 """Loads up to which every end is a step of its own."""
 _LUMP_RATIO: Final = 0.4
@@ -171,16 +171,14 @@ class Rolling:
             active: how many of the pots take slots; all of them by default. The others fill up.
         """
         pots = self.pots if active is None else self.pots[:active]
-        if len(pots) == 1:
-            self._mix_one(pots[0])
-        else:
-            self._mix_all(pots)
+        self._mix(pots)
         span_ns = _NEVER_NS
         rates, progress = self._rates, self._progress
         for lane, queue in enumerate(self._queues):
             if queue:
                 lane_ns = (queue[-1][0] - progress[lane]) / rates[lane]
-                span_ns = min(span_ns, lane_ns)
+                if lane_ns < span_ns:  # min() would be most of the cost
+                    span_ns = lane_ns
         span_ns = max(span_ns, self._lump_ratio * self.at_ns)
         if pots:
             span_ns = self._shorten(span_ns, len(pots))
@@ -236,88 +234,154 @@ class Rolling:
         """Slots that the first pot may take."""
         return sum([s - c for s, c in zip(self.slots, self._heavy, strict=True) if s > c])
 
-    def _mix_one(self, pot: Pot) -> None:
-        """Rates and drain with a single pot."""
-        counts, weights, rates = self.counts, self._weights, self._rates
-        fills = _spread_one(self._heavy, self.slots, self.levels[0] / pot.piece_ns)
+    def _mix(self, pots: Sequence[Pot]) -> None:
+        """Rates and drains: the pots as heavy as the first choose first, the lighter after them.
+
+        A part of a heavy filler mixes the rates with and without it; light ones hardly move the
+        others and count by their parts. What is lighter than the first pot does not keep it from
+        a lane, even where it holds the last slot: else one more light batch would shut heavy ones
+        out, and all be the faster for it. That errs on the side of the light ones being slower.
+        """
+        heavy_weight = self._heaviest
+        levels = self.levels
+        if len(pots) == 1:
+            fills = _spread_one(self._heavy, self.slots, levels[0] / pots[0].piece_ns)
+            self._drains[0] = self._mix_even(fills, heavy_weight)
+            return
+        pending = [levels[index] / pot.piece_ns for index, pot in enumerate(pots)]
+        is_heavy = [pot.weight >= heavy_weight for pot in pots]
+        heavy = sum([each for each, is_so in zip(pending, is_heavy, strict=True) if is_so])
+        light = sum(pending) - heavy
+        fills = _spread_one(self._heavy, self.slots, heavy)
+        if light < _PENDING_MIN:
+            drain = self._mix_even(fills, heavy_weight)
+            self._share(drain, pending, is_heavy, sum(fills), kind=True)
+            return
+        heights = [count + fill for count, fill in zip(self.counts, fills, strict=True)]
+        light_fills, light_weight = self._light(pots, pending, heights, light)
         busy = -1
-        for lane, count in enumerate(counts):
-            if count + fills[lane] >= 0.5:
+        for height, fill in zip(heights, light_fills, strict=True):
+            if height + fill >= 0.5:
                 busy += 1
         column = self._efficiency[0 if busy < 0 else min(OTHERS_MAX, busy)]
-        pot_weight = pot.weight
+        drains = [0.0, 0.0]
+        for lane, count in enumerate(self.counts):
+            self._rates[lane] = _rate(
+                _Lane(count, self._weights[lane], fills[lane], light_fills[lane]),
+                heavy_weight,
+                light_weight,
+                column,
+                drains,
+            )
+        self._share(drains[0], pending, is_heavy, sum(fills), kind=True)
+        self._share(drains[1], pending, is_heavy, sum(light_fills), kind=False)
+
+    def _mix_even(self, fills: Sequence[float], pot_weight: float) -> float:
+        """Rates with heavy fillers only, as `_rate` has them, and what these get done in all."""
+        counts, weights, rates = self.counts, self._weights, self._rates
+        busy = -1
+        for count, fill in zip(counts, fills, strict=True):
+            if count + fill >= 0.5:
+                busy += 1
+        column = self._efficiency[0 if busy < 0 else min(OTHERS_MAX, busy)]
         drain = 0.0
         for lane, count in enumerate(counts):
             fill = fills[lane]
+            if fill <= _PENDING_MIN:
+                if count:
+                    rates[lane] = column[count if count < MATES_MAX else MATES_MAX] / weights[lane]
+                else:
+                    rates[lane] = 0.0
+                continue
             whole = int(fill)
             number = count + whole
-            rate = lost = 0.0
+            rate = done = 0.0
             if number:
-                step = column[min(MATES_MAX, number)]
+                step = column[number if number < MATES_MAX else MATES_MAX]
                 rate = step / (weights[lane] + whole * pot_weight)
-                lost = whole * pot_weight * rate
+                done = whole * pot_weight * rate
             part = fill - whole
             if part > _PENDING_MIN:
-                whole += 1
+                more_weight = (whole + 1) * pot_weight
                 step = column[number + 1 if number < MATES_MAX else MATES_MAX]
-                more = step / (weights[lane] + whole * pot_weight)
-                # With nobody there the part of the time without a filler passes without progress.
-                lost += part * (whole * pot_weight * more - lost)
+                more = step / (weights[lane] + more_weight)
+                done += part * (more_weight * more - done)
                 rate += part * (more - rate)
             rates[lane] = rate
-            drain += lost
-        self._drains[0] = drain
+            drain += done
+        return drain
 
-    def _mix_all(self, pots: Sequence[Pot]) -> None:
-        """Rates and drains with any number of pots, the first of which choose first.
+    def _light(
+        self, pots: Sequence[Pot], pending: Sequence[float], heights: Sequence[float], light: float
+    ) -> tuple[list[float], float]:
+        """Where light fillers go, and their mean weight."""
+        if light < _PENDING_MIN:
+            return [0.0] * len(heights), 0.0
+        heaviest = self._heaviest
+        weight = sum(
+            [n * p.weight for n, p in zip(pending, pots, strict=True) if p.weight < heaviest]
+        )
+        return _spread(heights, self.slots, light), weight / light
 
-        What is lighter than the first pot does not keep it from a lane, even where it holds the
-        last slot: else one more light batch would shut heavy ones out, and all be the faster for
-        it. That errs on the side of the light ones being slower.
-        """
-        heights = [float(count) for count in self._heavy]
-        lighter = [count - heavy for count, heavy in zip(self.counts, self._heavy, strict=True)]
-        fills: list[list[float]] = []
-        for pot, level in zip(pots, self.levels, strict=False):
-            fill = _spread(heights, self.slots, level / pot.piece_ns)
-            heights = [sum(each) for each in zip(heights, fill, lighter, strict=True)]
-            lighter = [0] * len(heights)
-            fills.append(fill)
-        busy = sum([1 for height in heights if height >= 0.5])
-        self._drains = [0.0] * len(self.pots)
-        column = self._efficiency[min(max(busy - 1, 0), OTHERS_MAX)]
-        for lane in range(len(heights)):
-            self._rates[lane] = self._mix(lane, pots, [fill[lane] for fill in fills], column)
-
-    def _mix(
-        self, lane: int, pots: Sequence[Pot], fills: Sequence[float], column: Sequence[float]
-    ) -> float:
-        """Expected progress per weight, over whole numbers of fillers around each fill."""
-        if max(fills, default=0.0) < _PENDING_MIN:
-            count = self.counts[lane]
-            return column[min(count, MATES_MAX)] / self._weights[lane] if count else 0.0
-        rate = 0.0
-        for combination in product(*[_around(fill) for fill in fills]):
-            chance, count, weight = 1.0, self.counts[lane], self._weights[lane]
-            for (odds, held), pot in zip(combination, pots, strict=True):
-                chance *= odds
-                count += held
-                weight += held * pot.weight
-            if count:
-                each = chance * column[min(count, MATES_MAX)] / weight
-                rate += each
-                for index, (_, held) in enumerate(combination):
-                    self._drains[index] += held * pots[index].weight * each
-        return rate
+    def _share(
+        self,
+        drain: float,
+        pending: Sequence[float],
+        is_heavy: Sequence[bool],
+        placed: float,
+        *,
+        kind: bool,
+    ) -> None:
+        """A kind's drain among its pots, in proportion to what each has placed, the first first."""
+        left = placed
+        for index, each in enumerate(pending):
+            if is_heavy[index] is kind:
+                taken = min(each, left)
+                left -= taken
+                self._drains[index] = drain * taken / placed if placed > 0.0 else 0.0
 
 
-def _around(fill: float) -> tuple[tuple[float, int], ...]:
-    """The whole numbers around a fill, with the chance of each."""
-    whole = int(fill + _PENDING_MIN)
+class _Lane(NamedTuple):
+    """What is on a lane, and what fills it up."""
+
+    loads: int
+    weight: float
+    heavy_fill: float
+    light_fill: float
+
+
+def _rate(
+    lane: _Lane,
+    heavy_weight: float,
+    light_weight: float,
+    column: Sequence[float],
+    drains: list[float],
+) -> float:
+    """Progress per weight on a lane, expected over a heavy filler that is there part of the time.
+
+    Args:
+        drains: of heavy and of light fillers; what they get done here is added.
+    """
+    count, weight, fill, light_fill = lane
+    whole = int(fill)
     part = fill - whole
+    mates = count + whole + int(light_fill + 0.5)
+    if light_fill > 0.0:
+        # Alone, a part of a light filler is there part of the time, not part of a share.
+        weight += light_weight * (light_fill if count or whole else max(1.0, light_fill))
+    rate = heavy_done = 0.0
+    if count or whole or light_fill > _PENDING_MIN:
+        rate = column[min(MATES_MAX, mates or 1)] / (weight + whole * heavy_weight)
+        heavy_done = whole * heavy_weight * rate
     if part > _PENDING_MIN:
-        return ((1.0 - part, whole), (part, whole + 1))
-    return ((1.0, whole),)
+        more_weight = (whole + 1) * heavy_weight
+        more = column[min(MATES_MAX, mates + 1)] / (weight + more_weight)
+        # With nobody there the part of the time without a filler passes without progress.
+        heavy_done += part * (more_weight * more - heavy_done)
+        rate += part * (more - rate)
+    drains[0] += heavy_done
+    drains[1] += light_fill * light_weight * rate
+    return rate
 
 
 def _later(level: float, gain: float, drain: float, span_ns: float) -> float:
@@ -336,20 +400,22 @@ def _later(level: float, gain: float, drain: float, span_ns: float) -> float:
 def _spread_one(counts: Sequence[int], slots: Sequence[int], pending: float) -> list[float]:
     """Pieces on free slots, one level of the lanes after the other, the emptiest first."""
     fills = [0.0] * len(counts)
-    level = min(counts)
-    while pending > _PENDING_MIN:
+    if pending <= _PENDING_MIN:
+        return fills
+    for level in range(min(counts), max(slots)):
         rising = [
             lane for lane, count in enumerate(counts) if count <= level and slots[lane] > level
         ]
-        if rising:
-            each = pending / len(rising)
-            each = min(each, 1.0)
+        if not rising:
+            continue
+        each = pending / len(rising)
+        if each <= 1.0:
             for lane in rising:
                 fills[lane] += each
-            pending -= each * len(rising)
-        elif level >= max(slots):
-            break
-        level += 1
+            return fills
+        for lane in rising:
+            fills[lane] += 1.0
+        pending -= len(rising)
     return fills
 
 
