@@ -25,6 +25,7 @@ from headway.core import (
     LoadReplica,
     ModelLoadRequested,
     ModelUnloadRequested,
+    PredictorTrained,
     ReplaceWorker,
     ReplicaLoaded,
     ReplicaLoadFailed,
@@ -100,6 +101,11 @@ class KernelMachine(RuleBasedStateMachine):
     def cancel(self, which, pause_ns):
         """A client leaves: one of the latest, answered or not, or one that never was there."""
         self.tell(RequestCancelled(request_id=max(0, len(self.requests) - which)), pause_ns)
+
+    @rule(count=st.integers(-1, 1 << 40), pause_ns=PAUSES_NS)
+    def train(self, count, pause_ns):
+        """A fit comes out of the background, whatever happens meanwhile."""
+        self.tell(PredictorTrained(count=count), pause_ns)
 
     # What the executor reports.
 

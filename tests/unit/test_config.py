@@ -19,6 +19,7 @@ from headway.config import (
     config_for_model_file,
     config_rows,
     config_schema,
+    emulated_machine,
     kernel_params,
     load_config,
     load_target,
@@ -251,6 +252,10 @@ def test_unknown_variable_is_refused(refused: Any) -> None:
 # --- refusals -------------------------------------------------------------------------------------
 
 A = "name: a, path: a.onnx"
+E = "name: a, inputs: [{name: x, datatype: FP32, shape: [-1, 4]}]"
+F = "outputs: [{name: y, datatype: FP32, shape: [-1, 4]}]"
+"""Together an emulated model, but for its options."""
+G = "{kind: emulated}"
 REFUSALS = [
     (
         "server:\n  prot: 1",
@@ -286,11 +291,68 @@ REFUSALS = [
     ("tiers: {x: {priority: -1}}", "tiers.x.priority: `-1` must be greater than", "Lower"),
     ("tiers:\n  x:", "serve.yaml:2: tiers.x: `null` is not a mapping of settings", ""),
     ("tiers: {}", "tiers: `{}` is empty", "Classes"),
-    ("devices: [{kind: cuda}]", "devices.0.kind: `cuda` is not a choice", "`cpu`"),
+    ("devices: [{kind: cuda}]", "`cuda` is not a kind of devices.0", "`cpu`, `emulated`"),
     (
         "devices: [{cores: [0, 0]}]",
         "devices.0.cores: `[0, 0]` names a core twice",
         "slots_per_core",
+    ),
+    (
+        f"devices: [{G}, {{name: c, kind: cpu}}]",
+        "devices.1.kind: `cpu` beside a device of kind `emulated`",
+        "start a server for each",
+    ),
+    (
+        f"devices: [{G}, {{name: h, kind: emulated, accelerator: small}}]",
+        "devices.1.accelerator: `small` is not that of devices.0, `a100-pcie4`",
+        "cards of one machine",
+    ),
+    (
+        f"devices: [{G}, {{name: h, kind: emulated, seed: 2}}]",
+        "devices.1.seed: `2` is not that of devices.0, `1`",
+        "cards of one machine",
+    ),
+    (
+        "devices: [{kind: emulated, accelerator: a100-pcie3}]",
+        "devices.0.accelerator: there is no emulated accelerator `a100-pcie3`",
+        "did you mean `a100-pcie4`?",
+    ),
+    (
+        f"devices: [{', '.join(f'{{name: g{i}, kind: emulated}}' for i in range(5))}]",
+        "devices.4: `a100-pcie4` has 4 devices, not 5",
+        "leave some out",
+    ),
+    (
+        "devices: [{kind: emulated, cores: [0]}]",
+        "devices.0.cores: `cores` is not a setting of devices.0",
+        "`accelerator`",
+    ),
+    ("devices: [3]", "devices.0: `3` is not a mapping of settings", ""),
+    (
+        f"devices: [{G}]\nmodels: [{{{A}, backend: onnx}}]",
+        "models.0.backend: `onnx` does not run on an emulated device",
+        "leave it out",
+    ),
+    (f"devices: [{G}]\nmodels: [{{name: a}}]", "an emulated model needs `inputs`", "declare"),
+    (
+        f"devices: [{G}]\nmodels: [{{{E}, {F}}}]",
+        "models.0.options: model `a` cannot be emulated",
+        "it needs `solo:",
+    ),
+    (
+        f"devices: [{G}]\nmodels: [{{{E}, {F}, options: {{solo: 2ms, occupancy: 2}}}}]",
+        "models.0.options: model `a` cannot be emulated",
+        "occupancy",
+    ),
+    (
+        f"devices: [{G}]\nmodels: [{{{E}, {F}, options: {{solo: 2ms, in_bytes: 5}}}}]",
+        "models.0.options.in_bytes: `in_bytes` is not an option",
+        "inputs and outputs",
+    ),
+    (
+        f"models: [{{{A}, backend: emulated}}]",
+        "models.0.backend: `emulated` does not run on a device of kind `cpu`",
+        "devices of kind `emulated`",
     ),
     ("devices: [{}, {}]", "devices.1.name: `cpu:0` is the name of devices.0", "own"),
     ("policy: edf", "serve.yaml:1: policy: `edf` is not a mapping", "write `{kind: edf}`"),
@@ -416,6 +478,12 @@ def test_settings_that_spoil_predictions_are_warned_of(text: str, warning: str) 
 )
 def test_settings_that_disturb_nobody_are_not_warned_of(text: str) -> None:
     """A warning that is of no consequence would hide one that is."""
+    assert warnings_of(config_of(text)) == ()
+
+
+def test_emulated_devices_are_not_warned_of() -> None:
+    """Pins, isolation and threads are settings of cores."""
+    text = f"{{devices: [{G}], models: [{{{E}, {F}, options: {{solo: 2ms}}}}]}}"
     assert warnings_of(config_of(text)) == ()
 
 
@@ -562,6 +630,45 @@ def test_worker_groups_pin_and_nice_their_slots() -> None:
     assert group.is_isolated
     (group,) = worker_groups(config_of("{devices: [{pin: false, cores: [0, 99]}]}"), cores=[0])
     assert group.slots == (LaneSpec(niceness_high=5, niceness_low=19),) * 4
+
+
+EMULATED = f"""
+devices: [{{name: g, kind: emulated, seed: 3}}, {{name: h, kind: emulated, seed: 3}}]
+models: [{{{E}, {F}, path: a.onnx, devices: [h], options: {{solo: 2ms}}}}]
+"""
+
+
+def test_emulated_devices_have_the_accelerators_slots_and_no_workers() -> None:
+    """A lane a slot, shares equal; the machine knows both cards and no model yet."""
+    config = config_of(EMULATED)
+    first, second = kernel_params(config).devices
+    assert (first.name, second.name) == ("g", "h")
+    assert first.slot_lanes == (0, 1, 2, 3)
+    assert first.weight_high == first.weight_low
+    assert worker_groups(config) == ()
+    machine = emulated_machine(config)
+    assert machine is not None
+    assert (machine.devices, machine.machine.name) == (("g", "h"), "a100-pcie4")
+    assert emulated_machine(Config()) is None
+
+
+def test_a_model_on_an_emulated_device_needs_no_path_and_no_back_end(written: Any) -> None:
+    """The device shows what runs it, whatever the path; nothing of it is looked at."""
+    config = written(EMULATED).config
+    assert config.models[0].backend is Backend.EMULATED
+    assert model_spec(config, config.models[0]).backend == "emulated"
+    config = written(EMULATED.replace("path: a.onnx, ", "")).config
+    assert config.models[0].backend is Backend.EMULATED
+    assert model_spec(config, config.models[0]).path == ""
+    changed = with_model(config, "a", {"options": {"solo": "3ms"}})
+    assert changed.models[0].options == {"solo": "3ms"}
+
+
+def test_example_of_an_emulated_server_is_valid() -> None:
+    """The file among the examples says what it takes, and nothing doubtful."""
+    config = load_config(ROOT / "examples/emulated.yaml", environ={}).config
+    assert warnings_of(config) == ()
+    assert {model.backend for model in config.models} == {Backend.EMULATED}
 
 
 def test_pinning_to_a_core_that_is_not_ours_is_refused() -> None:

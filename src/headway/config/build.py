@@ -11,6 +11,7 @@ from headway.config.checks import choice_hint
 from headway.config.schema import (
     Config,
     CpuDeviceConfig,
+    DeviceConfig,
     Isolation,
     ModelConfig,
     TensorConfig,
@@ -24,11 +25,13 @@ from headway.core import (
     SlotClass,
     TierName,
 )
+from headway.devices import EmulatedMachine, accelerator
 from headway.errors import ConfigError
 from headway.executors import LaneSpec, ModelSpec, TensorSpec, WorkerGroup
 
 __all__ = [
     "Tier",
+    "emulated_machine",
     "kernel_params",
     "model_params",
     "model_spec",
@@ -93,7 +96,7 @@ def model_spec(config: Config, model: ModelConfig) -> ModelSpec:  # noqa: ARG001
         name=model.name,
         version=model.version,
         backend=str(model.backend),
-        path=model.path,
+        path=model.path or "",
         options=dict(model.options),
         inputs=tuple(_tensor_spec(tensor) for tensor in model.inputs),
         outputs=tuple(_tensor_spec(tensor) for tensor in model.outputs),
@@ -103,7 +106,7 @@ def model_spec(config: Config, model: ModelConfig) -> ModelSpec:  # noqa: ARG001
 
 
 def worker_groups(config: Config, *, cores: Sequence[int] | None = None) -> tuple[WorkerGroup, ...]:
-    """The devices as the pool sees them.
+    """The devices as the pool sees them; none where they are emulated.
 
     Raises:
         ConfigError: a slot would be pinned to a core that this process may not use.
@@ -111,6 +114,8 @@ def worker_groups(config: Config, *, cores: Sequence[int] | None = None) -> tupl
     usable = usable_cores() if cores is None else tuple(cores)
     groups = []
     for index, device in enumerate(config.devices):
+        if device.kind != "cpu":
+            continue
         missing = [core for core in device.cores or () if core not in usable]
         if device.pin and missing:
             raise ConfigError(
@@ -121,6 +126,15 @@ def worker_groups(config: Config, *, cores: Sequence[int] | None = None) -> tupl
             )
         groups.append(_worker_group(device, usable))
     return tuple(groups)
+
+
+def emulated_machine(config: Config) -> EmulatedMachine | None:
+    """The accelerator of the devices, with no model on it; None where they are cores."""
+    first = config.devices[0]
+    if first.kind != "emulated":
+        return None
+    names = [DeviceName(device.name) for device in config.devices]
+    return EmulatedMachine(accelerator(first.accelerator), (), names, first.seed)
 
 
 def tiers(config: Config) -> Mapping[TierName, Tier]:
@@ -146,7 +160,11 @@ def tier_of(config: Config, model: ModelConfig, name: TierName | None = None) ->
     return found
 
 
-def _device_params(device: CpuDeviceConfig, cores: Sequence[int] | None) -> DeviceParams:
+def _device_params(device: DeviceConfig, cores: Sequence[int] | None) -> DeviceParams:
+    if device.kind == "emulated":
+        # A stream a slot, and nothing known of how they share the card but that they do.
+        slots = accelerator(device.accelerator).slots
+        return DeviceParams(name=DeviceName(device.name), slot_lanes=tuple(range(slots)))
     lane_count = len(_cores_of(device, cores))
     lanes = tuple(i % lane_count for i in range(lane_count * device.slots_per_core))
     return DeviceParams(

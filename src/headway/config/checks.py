@@ -8,11 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
-from headway.core import SlotClass
+from headway.core import ModelName, SlotClass
+from headway.devices import EmulatedModel, accelerator, accelerator_names
+from headway.errors import ConfigError
 from headway.units import format_duration
 
 if TYPE_CHECKING:
-    from headway.config.schema import Config, CpuDeviceConfig, ModelConfig
+    from headway.config.schema import (
+        Config,
+        CpuDeviceConfig,
+        DeviceConfig,
+        EmulatedDeviceConfig,
+        ModelConfig,
+    )
 
 __all__ = [
     "CrossCheckError",
@@ -65,11 +73,9 @@ def cross_problems(config: "Config") -> Iterator[Problem]:
     for index, model in enumerate(config.models):
         yield from _model_problems(config, model, index)
     for index, device in enumerate(config.devices):
-        cores = device.cores or ()
-        if len(set(cores)) < len(cores):
-            message = f"`{list(cores)}` names a core twice"
-            hint = "name each core once; slots_per_core says how much runs on each"
-            yield Problem(("devices", index, "cores"), cores, message, hint)
+        yield from _device_problems(device, index, config.devices[0])
+    if config.devices[0].kind == "emulated":
+        yield from _accelerator_problems(config.devices[0], len(config.devices))
     limits = config.limits
     for name, low_ns, high_ns in (
         ("restart_delay", limits.restart_delay_min, limits.restart_delay_max),
@@ -85,6 +91,45 @@ def cross_problems(config: "Config") -> Iterator[Problem]:
 def warnings_of(config: "Config") -> tuple[str, ...]:
     """What is allowed and probably not meant, one sentence each."""
     return tuple(_doubts(config))
+
+
+def _device_problems(
+    device: "DeviceConfig", index: int, first: "DeviceConfig"
+) -> Iterator[Problem]:
+    where: Keys = ("devices", index)
+    if device.kind != first.kind:
+        message = f"`{device.kind}` beside a device of kind `{first.kind}`"
+        hint = "the devices of a server are of one kind; start a server for each"
+        yield Problem((*where, "kind"), device.kind, message, hint)
+    elif device.kind == "cpu":
+        cores = device.cores or ()
+        if len(set(cores)) < len(cores):
+            message = f"`{list(cores)}` names a core twice"
+            hint = "name each core once; slots_per_core says how much runs on each"
+            yield Problem((*where, "cores"), cores, message, hint)
+    elif first.kind == "emulated":
+        for key, value, wanted in (
+            ("accelerator", device.accelerator, first.accelerator),
+            ("seed", device.seed, first.seed),
+        ):
+            if value != wanted:
+                message = f"`{value}` is not that of devices.0, `{wanted}`"
+                hint = "emulated devices are cards of one machine; start a server for each"
+                yield Problem((*where, key), value, message, hint)
+
+
+def _accelerator_problems(first: "EmulatedDeviceConfig", count: int) -> Iterator[Problem]:
+    name = first.accelerator
+    if name not in accelerator_names():
+        message = f"there is no emulated accelerator `{name}`"
+        hint = choice_hint(name, accelerator_names())
+        yield Problem(("devices", 0, "accelerator"), name, message, hint)
+        return
+    count_max = len(accelerator(name).device_links)
+    if count > count_max:
+        message = f"`{name}` has {count_max} devices, not {count}"
+        hint = "leave some out, or choose another accelerator"
+        yield Problem(("devices", count_max), name, message, hint)
 
 
 def _twice(section: Keys, names: Sequence[str]) -> Iterator[Problem]:
@@ -113,10 +158,43 @@ def _model_problems(config: "Config", model: "ModelConfig", index: int) -> Itera
             message = f"`{rows}` rows are more than batch.rows_max, `{model.batch.rows_max}`"
             hint = "warm up with no more rows than a batch may have"
             yield Problem((*where, "warmup", "rows", position), rows, message, hint)
-    yield from _path_problems(model, where)
+    if config.devices[0].kind == "emulated":
+        yield from _emulated_problems(model, where)
+    else:
+        yield from _path_problems(model, where)
+
+
+def _emulated_problems(model: "ModelConfig", where: Keys) -> Iterator[Problem]:
+    if model.backend not in ("auto", "emulated"):
+        message = f"`{model.backend}` does not run on an emulated device"
+        hint = "leave it out, or set it to `emulated`: nothing of the model is run there"
+        yield Problem((*where, "backend"), model.backend, message, hint)
+        return
+    for key, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
+        if not tensors:
+            hint = "declare them, for no file is read that says what they are"
+            yield Problem((*where, key), None, f"an emulated model needs `{key}`", hint)
+    for key in ("in_bytes", "out_bytes"):
+        if key in model.options:
+            hint = "leave it out: it follows from inputs and outputs"
+            message = f"`{key}` is not an option of a served model"
+            yield Problem((*where, "options", key), model.options[key], message, hint)
+    try:
+        EmulatedModel.of(ModelName(model.name), model.options)
+    except ConfigError as error:
+        yield Problem((*where, "options"), dict(model.options), error.message, error.hint)
 
 
 def _path_problems(model: "ModelConfig", where: Keys) -> Iterator[Problem]:
+    if model.backend == "emulated":
+        message = "`emulated` does not run on a device of kind `cpu`"
+        hint = "give the server devices of kind `emulated`"
+        yield Problem((*where, "backend"), model.backend, message, hint)
+        return
+    if model.path is None:
+        hint = "add it: The model, a file, or `file.py:Class`"
+        yield Problem((*where, "path"), None, "`path` is missing", hint)
+        return
     problem: tuple[str, str] | None = None
     if model.backend == "auto":
         problem = (
@@ -153,7 +231,8 @@ def _doubts(config: "Config") -> Iterator[str]:
                 f"its slot_class is `low`"
             )
     for device in config.devices:
-        yield from _unpredictable(config, device)
+        if device.kind == "cpu":
+            yield from _unpredictable(config, device)
 
 
 def _unpredictable(config: "Config", device: "CpuDeviceConfig") -> Iterator[str]:

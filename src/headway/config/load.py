@@ -290,16 +290,27 @@ def _path_spots(data: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
 
 
 def _guess_backends(data: Mapping[str, Any]) -> None:
-    """Write down the back end that a model's path shows; leave what it does not show to checks."""
+    """Write down the back end that device or path shows; leave what they do not show to checks."""
     models = data.get("models")
+    is_emulated = _is_emulated(data.get("devices"))
     for model in models if isinstance(models, list) else ():
-        if not isinstance(model, dict) or not isinstance(model.get("path"), str):
+        if not isinstance(model, dict):
             continue
         if model.get("backend", Backend.AUTO.value) == Backend.AUTO.value:
-            if model["path"].endswith(".onnx"):
+            if is_emulated:
+                model["backend"] = Backend.EMULATED.value
+            elif not isinstance(model.get("path"), str):
+                continue
+            elif model["path"].endswith(".onnx"):
                 model["backend"] = Backend.ONNX.value
             elif is_class_path(model["path"]):
                 model["backend"] = Backend.PYTHON.value
+
+
+def _is_emulated(devices: Any) -> bool:
+    """Whether the devices of a file are emulated: all are what the first is."""
+    first = devices[0] if isinstance(devices, list) and devices else None
+    return isinstance(first, dict) and first.get("kind") == "emulated"
 
 
 def _anchored(path: str, folder: Path) -> str:

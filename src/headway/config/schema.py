@@ -4,10 +4,20 @@ Knows what may be written. The string under a field is its documentation, here, 
 pages and in the hints of errors. Refuses to know files, the environment and this machine.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from headway.config.checks import CrossCheckError, cross_problems
 from headway.config.quantities import Duration, PositiveDuration, PositiveSize, Size
@@ -20,7 +30,9 @@ __all__ = [
     "BatchConfig",
     "Config",
     "CpuDeviceConfig",
+    "DeviceConfig",
     "EdfPolicyConfig",
+    "EmulatedDeviceConfig",
     "FifoPolicyConfig",
     "Isolation",
     "JournalConfig",
@@ -54,6 +66,7 @@ class Backend(StrEnum):
     AUTO = "auto"
     ONNX = "onnx"
     PYTHON = "python"
+    EMULATED = "emulated"
 
 
 class Isolation(StrEnum):
@@ -180,11 +193,11 @@ class ModelConfig(Section):
     version: VersionText = "1"
     """What clients see as its version."""
     backend: Backend = Backend.AUTO
-    """What runs it. `auto` takes `onnx` for a path that ends in `.onnx` and `python` for
-    `file.py:Class` or `module:Class`."""
-    path: str = Field(min_length=1)
+    """What runs it. `auto` takes `onnx` for a path that ends in `.onnx`, `python` for
+    `file.py:Class` or `module:Class`, and `emulated` on an emulated device."""
+    path: str | None = Field(default=None, min_length=1)
     """The model: a file, or for `python` a class, `file.py:Class` or `module:Class`. Relative
-    paths start at this file's folder."""
+    paths start at this file's folder. Required, but for `emulated`, which does not look at it."""
     devices: tuple[Name, ...] = ()
     """Devices that each hold a replica; empty takes the first device."""
     tier: Name | None = None
@@ -197,11 +210,13 @@ class ModelConfig(Section):
     """A batch that runs longer is taken for hung, and its worker is replaced."""
     options: dict[str, OptionValue] = Field(default_factory=dict)
     """Passed to the back end: `intra_op_threads` for `onnx`; keyword arguments of `load` for
-    `python`."""
+    `python`; for `emulated` what the model asks of the device: `solo`, the execution of one row
+    alone, and if need be `row`, what each further row adds, `occupancy` and `bandwidth`, the parts
+    of the device that it takes, and `kernels`, how many it launches."""
     inputs: tuple[TensorConfig, ...] = ()
-    """Inputs, where the model itself does not say."""
+    """Inputs, where the model itself does not say. Required for `emulated`."""
     outputs: tuple[TensorConfig, ...] = ()
-    """Outputs, where the model itself does not say."""
+    """Outputs, where the model itself does not say. Required for `emulated`."""
     warmup: WarmupConfig = WarmupConfig()
     """What is run before the model is ready."""
 
@@ -250,6 +265,36 @@ class CpuDeviceConfig(Section):
     """How far worker threads stand back."""
     arena_max: PositiveSize = 256 << 20
     """Shared memory of one slot of one worker: the inputs and outputs of one batch."""
+
+
+class EmulatedDeviceConfig(Section):
+    """A card of an emulated accelerator.
+
+    Batches take the time that a description of it says, and outputs are zeros: figures that come of
+    it are no measurements.
+    """
+
+    name: Name = "gpu:0"
+    """By which models name it."""
+    kind: Literal["emulated"]
+    """What it is."""
+    accelerator: str = "a100-pcie4"
+    """The machine that is emulated; all devices of a server are cards of one."""
+    seed: Whole = 1
+    """Of the chance in its times; the same for all cards of the machine."""
+
+
+def _kind_of(device: object) -> str:
+    """Cores, unless something else is written."""
+    if isinstance(device, Mapping):
+        return str(device.get("kind", "cpu"))
+    return str(getattr(device, "kind", "cpu"))
+
+
+DeviceConfig = Annotated[
+    Annotated[CpuDeviceConfig, Tag("cpu")] | Annotated[EmulatedDeviceConfig, Tag("emulated")],
+    Discriminator(_kind_of),
+]
 
 
 class FifoPolicyConfig(Section):
@@ -398,7 +443,8 @@ class Config(Section):
     """Everything that can be configured.
 
     Invariants: every tier and device that a model names exists; model and device names are unique;
-    no lower bound is above its upper bound.
+    no lower bound is above its upper bound; devices are all cores, or all cards of one emulated
+    accelerator.
     """
 
     server: ServerConfig = ServerConfig()
@@ -407,8 +453,8 @@ class Config(Section):
     """What is served."""
     tiers: dict[Name, TierConfig] = Field(default={"standard": TierConfig()}, min_length=1)
     """Classes of service, by name."""
-    devices: tuple[CpuDeviceConfig, ...] = Field(default=(CpuDeviceConfig(),), min_length=1)
-    """Where models run."""
+    devices: tuple[DeviceConfig, ...] = Field(default=(CpuDeviceConfig(),), min_length=1)
+    """Where models run: cores, or cards of one emulated accelerator."""
     policy: PolicyConfig = Field(
         default=PriorityPolicyConfig(kind="priority"), discriminator="kind"
     )

@@ -14,6 +14,7 @@ __all__ = [
     "ModelEvent",
     "ModelLoadRequested",
     "ModelUnloadRequested",
+    "PredictorTrained",
     "ReplicaLoadFailed",
     "ReplicaLoaded",
     "ReplicaStopped",
@@ -57,6 +58,13 @@ class BatchFailed(Struct, frozen=True, kw_only=True, tag=True, gc=False):
 
 class TimerFired(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """The instant last asked for with `SetTimer` has come."""
+
+
+class PredictorTrained(Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """What the predictor asked to have fitted in the background is ready to answer."""
+
+    count: int
+    """Observations that the fit was made of: with them a replay makes the same."""
 
 
 class ModelLoadRequested(Struct, frozen=True, kw_only=True, tag=True):
@@ -121,4 +129,12 @@ ModelEvent = (
 )
 """What changes who serves; rare beside the others."""
 
-Event = RequestArrived | RequestCancelled | BatchFinished | BatchFailed | TimerFired | ModelEvent
+Event = (
+    RequestArrived
+    | RequestCancelled
+    | BatchFinished
+    | BatchFailed
+    | TimerFired
+    | PredictorTrained
+    | ModelEvent
+)

@@ -32,6 +32,7 @@ from headway.core.events import (
     ModelEvent,
     ModelLoadRequested,
     ModelUnloadRequested,
+    PredictorTrained,
     ReplicaLoaded,
     ReplicaLoadFailed,
     ReplicasLost,
@@ -122,6 +123,8 @@ class Kernel:
                 self._cancel(event.request_id, out)
             case BatchFailed():
                 self._fail_batch(event, out)
+            case PredictorTrained():
+                self.policy.predictor.install(event.count)
             case _:
                 self._change_models(event, out)
         self._rearm(out)

@@ -144,6 +144,12 @@ class Predictor(Protocol):
     def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
         """A request has its answer; this is what was foreseen of it when it was admitted."""
 
+    def install(self, count: int) -> None:
+        """Answer from now on by what was fitted to its first `count` observations.
+
+        Nothing to do where nothing is fitted in the background.
+        """
+
     def state(self) -> dict[str, object]:
         """All that was learnt, as plain JSON values."""
 

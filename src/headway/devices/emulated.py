@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 from headway.core import BatchId, DeviceName, ModelName, SlotClass
 from headway.devices.emulated_links import Buses, BusLaw, Move
 from headway.errors import ConfigError
-from headway.predict.links import Direction, Link, LinkTree
+from headway.predict import Direction, Link, LinkTree
 from headway.units import parse_duration_ns
 
 __all__ = [

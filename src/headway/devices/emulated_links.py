@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from headway.core import DeviceName
-from headway.predict.links import Direction, LinkTree
+from headway.predict import Direction, LinkTree
 
 __all__ = ["BusLaw", "Buses", "Move"]
 

@@ -3,8 +3,8 @@
 Knows how to load and run a model where it was told to. Must never import a policy, a queue or a
 deadline; sole home of onnxruntime and torch.
 
-The pool is imported when it is first asked for: a worker enters through this door too, and does
-without an event loop.
+The pool and what stands in for it are imported when they are first asked for: a worker enters
+through this door too, and does without an event loop.
 """
 
 from typing import TYPE_CHECKING
@@ -22,10 +22,12 @@ from headway.executors.model import (
 )
 
 if TYPE_CHECKING:
+    from headway.executors.emulated import EmulatedExecutor, emulated_demand
     from headway.executors.pool import WorkerPool
 
 __all__ = [
     "BatchJob",
+    "EmulatedExecutor",
     "ExecutorListener",
     "LaneSpec",
     "ModelSpec",
@@ -35,6 +37,7 @@ __all__ = [
     "TensorSpec",
     "WorkerGroup",
     "WorkerPool",
+    "emulated_demand",
 ]
 
 
@@ -43,4 +46,8 @@ def __getattr__(name: str) -> object:
         from headway.executors.pool import WorkerPool
 
         return WorkerPool
+    if name in ("EmulatedExecutor", "emulated_demand"):
+        from headway.executors import emulated
+
+        return getattr(emulated, name)
     raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from headway.core import BatchId, DeviceName, ModelName, ReplicaId, Tensor, Timer
-from headway.devices.emulated import EmulatedBatch, EmulatedEnd, EmulatedMachine, EmulatedModel
+from headway.devices import EmulatedBatch, EmulatedEnd, EmulatedMachine, EmulatedModel
 from headway.errors import HeadwayError, LoadError
 from headway.executors.model import (
     BatchJob,
@@ -22,7 +24,7 @@ from headway.executors.model import (
     buffer_bytes,
 )
 
-__all__ = ["EmulatedExecutor", "TimerClock"]
+__all__ = ["EmulatedExecutor", "TimerClock", "emulated_demand"]
 
 Callback = Callable[[], None]
 
@@ -207,6 +209,18 @@ class EmulatedExecutor:
 
     def _call(self, at_ns: int, callback: Callback) -> Timer[Callback]:
         return self._clock.call_at(at_ns, callback)
+
+
+def emulated_demand(spec: ModelSpec) -> EmulatedModel:
+    """What a model asks of an emulated device: its options, and the bytes of its tensors.
+
+    Raises:
+        ConfigError: an option is missing, unknown, or out of its range.
+    """
+    demand = EmulatedModel.of(ModelName(spec.name), spec.options)
+    return replace(
+        demand, in_bytes=_size_bytes(spec.inputs, 1), out_bytes=_size_bytes(spec.outputs, 1)
+    )
 
 
 def _name(replica_id: ReplicaId) -> ModelName:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from headway.core import Command, Event, Kernel, KernelParams, Record
 from headway.errors import ConfigError
 from headway.observe.background import BackgroundWriter
-from headway.predict.recipe import Recipe
+from headway.predict import Recipe
 
 __all__ = ["Divergence", "JournalHeader", "JournalObserver", "read_journal", "replay"]
 

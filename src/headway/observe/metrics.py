@@ -139,14 +139,21 @@ class Metrics(Collector):
         kernel: read for what is true now: slots, replicas.
         now_ns: the engine's clock, for ages.
         tiers: every configured tier.
+        is_emulated: the devices are emulated, and so is every time that is measured here.
     """
 
     def __init__(
-        self, kernel: Kernel, now_ns: Callable[[], int], tiers: Iterable[TierName]
+        self,
+        kernel: Kernel,
+        now_ns: Callable[[], int],
+        tiers: Iterable[TierName],
+        *,
+        is_emulated: bool = False,
     ) -> None:
         self._kernel = kernel
         self._now_ns = now_ns
         self._tiers = tuple(tiers)
+        self._is_emulated = is_emulated
         self._series: dict[tuple[str, str], _Series] = {}
         self._models: dict[str, _ModelSeries] = {}
         self._live: dict[RequestId, _Live] = {}
@@ -394,6 +401,11 @@ class Metrics(Collector):
             busy.add_metric((device.name,), len(device.slots) - device.free)
         yield slots
         yield busy
+        yield GaugeMetricFamily(
+            "headway_emulated",
+            "1 where devices are emulated: then no time here was measured on a real one.",
+            value=int(self._is_emulated),
+        )
         replicas = GaugeMetricFamily(
             "headway_replicas", "Replicas by state.", labels=("model", "state")
         )

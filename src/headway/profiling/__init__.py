@@ -4,6 +4,7 @@ Knows executors, devices and graphs. Must never import a kernel, a policy's deci
 """
 
 from headway.profiling.bench import Bench, BenchLimits, Timed, benched
+from headway.profiling.estimate import can_count_graphs, estimated_profile
 from headway.profiling.files import (
     Probed,
     ProfileFile,
@@ -81,9 +82,11 @@ __all__ = [
     "benched",
     "bounds_of",
     "bucket_of",
+    "can_count_graphs",
     "choose_cores",
     "count_graph",
     "estimate_solo_ns",
+    "estimated_profile",
     "explain",
     "is_enough",
     "make_rows",

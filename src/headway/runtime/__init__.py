@@ -19,6 +19,7 @@ from headway.runtime.engine import (
 )
 from headway.runtime.models import Catalogue, ModelPlan, TierParams
 from headway.runtime.outcomes import ExpiredError
+from headway.runtime.training import Trainer
 
 __all__ = [
     "AsyncEngine",
@@ -41,4 +42,5 @@ __all__ = [
     "OnEnd",
     "StageStatistics",
     "TierParams",
+    "Trainer",
 ]

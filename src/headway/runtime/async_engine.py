@@ -27,6 +27,7 @@ from headway.core import (
     ModelLoadRequested,
     ModelName,
     ModelUnloadRequested,
+    PredictorTrained,
     Reject,
     RejectReason,
     ReplicaId,
@@ -270,6 +271,10 @@ class AsyncEngine:
     def metrics_text(self) -> bytes:
         """Prometheus exposition of everything measured."""
         return self._metrics_text()
+
+    def install(self, count: int) -> None:
+        """The predictor's fit to its first `count` observations is ready to answer."""
+        self._driver.post(PredictorTrained(count=count))
 
     # Shutting down.
 

@@ -4,7 +4,8 @@ Knows the kernel and a workload. Must never import asyncio or read a clock.
 """
 
 from headway.sim.devices import Finish, SharedLanes, SimulatedExecutor, SoloTimes
-from headway.sim.scenario import BudgetRange, Scenario, SimulatedModel, SimulatedTier
+from headway.sim.emulated import EmulatedDevices
+from headway.sim.scenario import BudgetRange, EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.spec import NICED_WEIGHTS, scenario_from_dict
 from headway.sim.tally import Tally, TierTally
 from headway.sim.world import Fault, World, record_into
@@ -12,6 +13,8 @@ from headway.sim.world import Fault, World, record_into
 __all__ = [
     "NICED_WEIGHTS",
     "BudgetRange",
+    "EmulatedDevices",
+    "EmulatedSetup",
     "Fault",
     "Finish",
     "Scenario",

@@ -6,7 +6,7 @@ Knows the machine and which ends the world was told. Refuses to know its law.
 from collections.abc import Sequence
 
 from headway.core import BatchId, Dispatch
-from headway.devices.emulated import EmulatedBatch, EmulatedMachine
+from headway.devices import EmulatedBatch, EmulatedMachine
 from headway.sim.devices import Finish
 
 __all__ = ["EmulatedDevices"]

@@ -26,12 +26,14 @@ from headway.core import (
     SlotClass,
     TierName,
 )
-from headway.predict import ModelProfile, Profile, SoloTime
+from headway.devices import Accelerator, EmulatedMachine, EmulatedModel, emulated_profile
+from headway.predict import LinkTree, ModelProfile, Profile, SoloTime
 from headway.sim.devices import SharedLanes, SimulatedExecutor, SoloTimes
+from headway.sim.emulated import EmulatedDevices
 from headway.sim.world import Fault, World
 from headway.workload import Workload
 
-__all__ = ["BudgetRange", "Scenario", "SimulatedModel", "SimulatedTier"]
+__all__ = ["BudgetRange", "EmulatedSetup", "Scenario", "SimulatedModel", "SimulatedTier"]
 
 _BUCKET: Final = BucketKey("")
 """All requests of a simulated model have one shape."""
@@ -52,7 +54,14 @@ class SimulatedModel(NamedTuple):
     profile: Profile
     noise_cv: float
     """Service times scatter around the profile, log-normal, with this standard deviation over
-    mean."""
+    mean. On an emulated accelerator the times are the accelerator's, and this is 0."""
+
+
+class EmulatedSetup(NamedTuple):
+    """An emulated accelerator in place of plain devices, and what each model asks of it."""
+
+    accelerator: Accelerator
+    models: tuple[EmulatedModel, ...]
 
 
 class BudgetRange(NamedTuple):
@@ -79,6 +88,8 @@ class Scenario:
     """From the request for a model to a warm replica."""
     faults: tuple[Fault, ...]
     workload: Workload
+    emulated: EmulatedSetup | None = None
+    """What the devices are, unless they are plain. Figures of it are to be labelled so."""
 
     @property
     def seed(self) -> int:
@@ -95,6 +106,8 @@ class Scenario:
         As in a live server, a stream may ask for less than its tier's budget and never for more.
         """
         tiers = self.tiers
+        models = self.emulated.models if self.emulated is not None else ()
+        row_bytes = {model.name: model.in_bytes for model in models}
         for number, arrival in enumerate(self.workload.arrivals(), start=1):
             priority, budget_ns, slot_class = tiers[arrival.tier]
             if arrival.budget_ns is not None and arrival.budget_ns < budget_ns:
@@ -104,6 +117,7 @@ class Scenario:
                 model=arrival.model,
                 bucket=_BUCKET,
                 rows=arrival.rows,
+                payload_bytes=row_bytes.get(arrival.model, 0) * arrival.rows,
                 priority=priority if arrival.priority is None else arrival.priority,
                 tier=arrival.tier,
                 tenant=arrival.tenant,
@@ -122,6 +136,13 @@ class Scenario:
 
     def profiles(self) -> tuple[ModelProfile, ...]:
         """What would have been measured of each model on each of its devices."""
+        if self.emulated is not None:
+            machine, demands = self.emulated
+            return tuple(
+                emulated_profile(machine, demand, device, model.params.batch_rows_max)
+                for model, demand in zip(self.models, demands, strict=True)
+                for device in model.params.devices
+            )
         return tuple(
             ModelProfile(
                 model=model.params.name,
@@ -136,8 +157,17 @@ class Scenario:
             for device in model.params.devices
         )
 
+    def links(self) -> LinkTree | None:
+        """The paths to the devices; None where copies take no time."""
+        if self.emulated is None:
+            return None
+        return self.emulated.accelerator.tree([device.name for device in self.params.devices])
+
     def executor(self) -> SimulatedExecutor:
         """Fresh devices."""
+        if self.emulated is not None:
+            names = [device.name for device in self.params.devices]
+            return EmulatedDevices(EmulatedMachine(*self.emulated, names, self.seed))
         service_ns = self._service()
         if self.weights is None:
             return SoloTimes(service_ns)

@@ -14,6 +14,9 @@ the same. Never reads the file itself.
       duration: 60s
       streams: [{model: ocr, tier: live, arrivals: {kind: poisson, rate_rps: 40}}]
     faults: [{at: 20s, device: "cpu:0"}]
+
+With `accelerator: a100-pcie4` devices are those of an emulated machine, and a model says under
+`options` what it asks of one, as in a server's configuration, instead of `service`.
 """
 
 import re
@@ -34,9 +37,16 @@ from headway.core import (
     SlotClass,
     TierName,
 )
+from headway.devices import (
+    Accelerator,
+    EmulatedModel,
+    accelerator,
+    accelerator_names,
+    emulated_profile,
+)
 from headway.errors import ConfigError
 from headway.predict import Profile
-from headway.sim.scenario import Scenario, SimulatedModel, SimulatedTier
+from headway.sim.scenario import EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.world import Fault
 from headway.units import NS_PER_MS, NS_PER_S, parse_duration_ns
 from headway.workload import Workload, workload_from_dict
@@ -63,15 +73,17 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         ConfigError: with the path of the wrong value, the value and a hint.
     """
     spec = _convert(data, _ScenarioSpec, "")
-    weights = _weights(spec.sharing)
-    devices = _devices(spec.devices, weights)
+    machine = None if spec.accelerator is None else _accelerator(spec, spec.accelerator)
+    weights = None if machine is not None else _weights(spec.sharing)
+    devices = _devices(spec.devices, weights, machine)
     device_names = [device.name for device in devices]
     tiers = {}
     for name, plain in spec.tiers.items():
         tier = _convert(plain, _TierSpec, f"tiers.{name}")
         tiers[TierName(name)] = SimulatedTier(tier.priority, tier.budget.ns, tier.slot_class)
     models = tuple(
-        _model(model, device_names, f"models[{index}]") for index, model in enumerate(spec.models)
+        _model(model, device_names, f"models[{index}]", machine)
+        for index, model in enumerate(spec.models)
     )
     _refuse_twins([str(model.params.name) for model in models], "models")
     workload = _workload(spec, traces)
@@ -90,6 +102,9 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
             for i, fault in enumerate(spec.faults)
         ),
         workload=workload,
+        emulated=None
+        if machine is None
+        else EmulatedSetup(machine, tuple(_demand(model) for model in spec.models)),
     )
 
 
@@ -124,10 +139,13 @@ class _Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _DeviceSpec(_Spec, frozen=True):
-    """Slots, spread over lanes in turn; without lanes each slot has one of its own."""
+    """Slots, spread over lanes in turn; without lanes each slot has one of its own.
+
+    An accelerator says itself how many slots it has, of which fewer may be used.
+    """
 
     name: Annotated[str, Meta(min_length=1)]
-    slots: _Count
+    slots: _Count | None = None
     lanes: _Count | None = None
 
 
@@ -153,10 +171,15 @@ class _QueueSpec(_Spec, frozen=True):
 
 
 class _ModelSpec(_Spec, frozen=True):
-    """A model; `service` is its solo service time, of one row or by number of rows."""
+    """A model; `service` is its solo service time, of one row or by number of rows.
+
+    On an accelerator `options` stand in its place: solo, row, occupancy, bandwidth, kernels,
+    in_bytes, out_bytes.
+    """
 
     name: Annotated[str, Meta(min_length=1)]
-    service: str | dict[Any, Any]
+    service: str | dict[Any, Any] | None = None
+    options: dict[str, str | int | float | bool] = {}
     noise_cv: Annotated[float, Meta(ge=0, le=10)] = 0.0
     devices: list[str] = []
     batch: _BatchSpec = _BatchSpec()
@@ -204,7 +227,8 @@ class _ScenarioSpec(_Spec, frozen=True):
     models: Annotated[list[_ModelSpec], Meta(min_length=1)]
     tiers: Annotated[dict[str, dict[str, Any]], Meta(min_length=1)]
     workload: dict[str, Any]
-    sharing: _SharingKind | _SoloSpec | _LanesSpec = _SharingKind.LANES
+    accelerator: str | None = None
+    sharing: _SharingKind | _SoloSpec | _LanesSpec | None = None
     faults: list[_FaultSpec] = []
     limits: _LimitsSpec = _LimitsSpec()
     load: _Span = _Span(0)
@@ -215,20 +239,23 @@ class _ScenarioSpec(_Spec, frozen=True):
 
 
 def _devices(
-    specs: Sequence[_DeviceSpec], weights: Mapping[SlotClass, float] | None
+    specs: Sequence[_DeviceSpec],
+    weights: Mapping[SlotClass, float] | None,
+    machine: Accelerator | None,
 ) -> tuple[DeviceParams, ...]:
     _refuse_twins([spec.name for spec in specs], "devices")
     devices = []
     for index, spec in enumerate(specs):
-        lanes = spec.lanes or spec.slots
-        if lanes > spec.slots:
+        slots = _slots(spec, f"devices[{index}]", machine)
+        lanes = spec.lanes or slots
+        if lanes > slots:
             raise _wrong(
                 f"devices[{index}].lanes",
                 lanes,
-                f"more lanes than the {spec.slots} slots leave some of them empty",
+                f"more lanes than the {slots} slots leave some of them empty",
                 "give a device at least one slot a lane",
             )
-        slot_lanes = tuple(slot % lanes for slot in range(spec.slots))
+        slot_lanes = tuple(slot % lanes for slot in range(slots))
         shares = _EVEN_WEIGHTS if weights is None else weights
         devices.append(
             DeviceParams(
@@ -239,6 +266,40 @@ def _devices(
             )
         )
     return tuple(devices)
+
+
+def _slots(spec: _DeviceSpec, path: str, machine: Accelerator | None) -> int:
+    if machine is None:
+        if spec.slots is None:
+            hint = "say how many batches it may run at once"
+            raise _wrong(path, None, "a device needs `slots`", hint)
+        return spec.slots
+    if spec.lanes is not None:
+        hint = "leave `lanes` out"
+        raise _wrong(f"{path}.lanes", spec.lanes, "an accelerator has a lane a slot", hint)
+    if spec.slots is not None and spec.slots > machine.slots:
+        what = f"a device of `{machine.name}` has {machine.slots} slots"
+        raise _wrong(f"{path}.slots", spec.slots, what, "use no more, or leave `slots` out")
+    return spec.slots or machine.slots
+
+
+def _accelerator(spec: _ScenarioSpec, name: str) -> Accelerator:
+    """The machine, if it has the devices that are asked of it."""
+    if name not in accelerator_names():
+        hint = f"accelerators are {', '.join(f'`{known}`' for known in accelerator_names())}"
+        raise _wrong("accelerator", name, f"there is no accelerator `{name}`", hint)
+    if spec.sharing is not None:
+        hint = "leave `sharing` out, or `accelerator`"
+        raise _wrong("sharing", None, "how batches of an accelerator share it is its own", hint)
+    machine = accelerator(name)
+    if len(spec.devices) > len(machine.device_links):
+        what = f"`{name}` has {len(machine.device_links)} devices"
+        raise _wrong("devices", len(spec.devices), what, "use no more of them")
+    return machine
+
+
+def _demand(spec: _ModelSpec) -> EmulatedModel:
+    return EmulatedModel.of(ModelName(spec.name), spec.options)
 
 
 def _kernel_params(devices: tuple[DeviceParams, ...], limits: _LimitsSpec) -> KernelParams:
@@ -255,7 +316,9 @@ def _device(name: str, names: Sequence[DeviceName], path: str) -> DeviceName:
     return DeviceName(name)
 
 
-def _model(spec: _ModelSpec, device_names: Sequence[DeviceName], path: str) -> SimulatedModel:
+def _model(
+    spec: _ModelSpec, device_names: Sequence[DeviceName], path: str, machine: Accelerator | None
+) -> SimulatedModel:
     wanted = [
         _device(name, device_names, f"{path}.devices[{index}]")
         for index, name in enumerate(spec.devices)
@@ -268,7 +331,30 @@ def _model(spec: _ModelSpec, device_names: Sequence[DeviceName], path: str) -> S
         queue_requests_max=spec.queue.requests_max,
         batch_ns_max=spec.batch_max.ns,
     )
+    if machine is not None:
+        return SimulatedModel(params, _emulated(spec, params, path, machine), 0.0)
+    if spec.options:
+        hint = "write `service`, or name an `accelerator` at the top"
+        raise _wrong(f"{path}.options", None, "options are for an emulated accelerator", hint)
+    if spec.service is None:
+        hint = 'write the time of one row, "9ms", or times by rows, {1: 9ms, 8: 60ms}'
+        raise _wrong(f"{path}.service", None, "a model needs `service`", hint)
     return SimulatedModel(params, _profile(spec.service, f"{path}.service"), spec.noise_cv)
+
+
+def _emulated(spec: _ModelSpec, params: ModelParams, path: str, machine: Accelerator) -> Profile:
+    """What the model would take alone on an accelerator."""
+    for name, value in (("service", spec.service), ("noise_cv", spec.noise_cv)):
+        if value:
+            hint = "leave it out: `options` say what the model asks of the accelerator"
+            raise _wrong(f"{path}.{name}", value, f"`{name}` is for plain devices", hint)
+    try:
+        demand = _demand(spec)
+    except ConfigError as error:
+        hint = str(error.hint)
+        raise _wrong(f"{path}.options", spec.options, error.message, hint) from error
+    profile = emulated_profile(machine, demand, params.devices[0], params.batch_rows_max)
+    return Profile({solo.rows: solo.median_ns for solo in profile.solo})
 
 
 def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
@@ -288,7 +374,9 @@ def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
         raise _wrong(path, service, str(error), hint) from error
 
 
-def _weights(sharing: _SharingKind | _SoloSpec | _LanesSpec) -> Mapping[SlotClass, float] | None:
+def _weights(
+    sharing: _SharingKind | _SoloSpec | _LanesSpec | None,
+) -> Mapping[SlotClass, float] | None:
     if isinstance(sharing, _LanesSpec):
         if sharing.niced and sharing.weights is not None:
             hint = "niced: true stands for high 1024, low 15; leave one of the two out"
@@ -296,7 +384,7 @@ def _weights(sharing: _SharingKind | _SoloSpec | _LanesSpec) -> Mapping[SlotClas
         if sharing.niced:
             return NICED_WEIGHTS
         return {**_EVEN_WEIGHTS, **(sharing.weights or {})}
-    return _EVEN_WEIGHTS if sharing == _SharingKind.LANES else None
+    return _EVEN_WEIGHTS if sharing in (None, _SharingKind.LANES) else None
 
 
 def _workload(spec: _ScenarioSpec, traces: Path | None) -> Workload:

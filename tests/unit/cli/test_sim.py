@@ -150,3 +150,21 @@ def test_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     runs = json.loads(capsys.readouterr().out)["policies"]
     urgent = {policy: runs[policy]["tiers"]["live"]["violation_ratio"] for policy in runs}
     assert urgent["priority"] < urgent["fifo"] / 2
+
+
+def test_emulated_example_runs_and_is_labelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whoever reads its figures is told that they are of no accelerator."""
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "examples/emulated-scenario.yaml").read_text(encoding="utf-8")
+    short = tmp_path / "short.yaml"
+    short.write_text(text.replace("duration: 20s", "duration: 2s"), encoding="utf-8")
+    assert main(["sim", str(short), "--policy", "edf"]) == EXIT_OK
+    shown = capsys.readouterr()
+    assert "of an emulated a100-pcie4" in shown.err
+    assert "of an emulated a100-pcie4" in shown.out
+    assert main(["sim", str(short), "--format", "json"]) == EXIT_OK
+    told = json.loads(capsys.readouterr().out)
+    assert told["emulated"] == "a100-pcie4"
+    assert told["policies"]["priority"]["total"]["completed"] > 100

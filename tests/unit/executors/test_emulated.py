@@ -21,14 +21,18 @@ from headway.core import (
     SlotIndex,
     Tensor,
 )
-from headway.devices.emulated import EmulatedMachine, EmulatedModel, accelerator
-from headway.executors import BatchJob, ModelSpec, TensorSpec
-from headway.executors.emulated import EmulatedExecutor
+from headway.devices import EmulatedMachine, EmulatedModel, accelerator
+from headway.executors import (
+    BatchJob,
+    EmulatedExecutor,
+    ModelSpec,
+    TensorSpec,
+    emulated_demand,
+)
 from headway.policy import fifo
 from headway.predict import FixedPredictor
 from headway.runtime import LoopClock
-from headway.sim import World, record_into
-from headway.sim.emulated import EmulatedDevices
+from headway.sim import EmulatedDevices, World, record_into
 from headway.testing import a_request, run_virtual
 
 MS = 1_000_000
@@ -314,3 +318,18 @@ def test_engine_in_real_time_and_simulator_live_the_same_run():
     assert [e.execution_ns for _, e in lived] == pytest.approx(
         [e.execution_ns for _, e in ends_of(simulated())], abs=2
     )
+
+
+def test_demand_has_the_bytes_of_the_declared_tensors():
+    """A row of each; texts count as empty ones, open axes as 1."""
+    spec = ModelSpec(
+        name="m",
+        backend="emulated",
+        path="",
+        options={"solo": "2ms"},
+        inputs=INPUTS,
+        outputs=OUTPUTS,
+    )
+    demand = emulated_demand(spec)
+    assert (demand.name, demand.solo_ns) == ("m", 2 * MS)
+    assert (demand.in_bytes, demand.out_bytes) == (1000, 3 * 4 + 4)

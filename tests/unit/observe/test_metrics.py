@@ -129,6 +129,16 @@ def test_every_series_of_a_known_model_exists_at_0():
     assert ("headway_worker_losses_total", frozenset()) in ours
 
 
+@pytest.mark.parametrize("is_emulated", [False, True])
+def test_emulated_figures_are_recognisable(is_emulated):
+    """Whoever scrapes an emulated server finds it marked, and a real one marked as such."""
+    kernel = Kernel(
+        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0,)),)), fifo(FixedPredictor())
+    )
+    metrics = Metrics(kernel, lambda: 0, TIERS, is_emulated=is_emulated)
+    assert value(metrics, "headway_emulated") == int(is_emulated)
+
+
 def test_completed_request_is_in_every_histogram():
     """Queue delay, service and latency of the request; rows and stages of the batch."""
 

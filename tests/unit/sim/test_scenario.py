@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from headway.core import DeviceName, Dispatch, ReplicasLost, SlotClass
+from headway.core import BatchFinished, DeviceName, Dispatch, ReplicasLost, SlotClass
+from headway.devices import accelerator
 from headway.errors import ConfigError
 from headway.policy import edf, fifo
 from headway.predict import FixedPredictor
@@ -173,9 +174,88 @@ def test_noise_scatters_around_the_profile():
     assert sum(taken_ns) / len(taken_ns) == pytest.approx(20 * NS_PER_MS, rel=0.1)
 
 
+EMULATED = {
+    "accelerator": "small",
+    "devices": [{"name": "gpu:0"}, {"name": "gpu:1", "slots": 1}],
+    "tiers": {"only": {"budget": "100ms"}},
+    "models": [
+        {
+            "name": "m",
+            "devices": ["gpu:0", "gpu:1"],
+            "options": {"solo": "2ms", "row": "1ms", "in_bytes": 1_000_000, "out_bytes": 1000},
+            "batch": {"rows_max": 2},
+        }
+    ],
+    "workload": {
+        "duration": "2s",
+        "streams": [
+            {"model": "m", "tier": "only", "arrivals": {"kind": "poisson", "rate_rps": 300}}
+        ],
+    },
+}
+
+
+def emulated(path=None, value=None):
+    """The scenario on an accelerator, with one value replaced."""
+    plain = deepcopy(EMULATED)
+    if path is not None:
+        *way, last = path
+        at = plain
+        for step in way:
+            at = at[step]
+        at[last] = value
+    return scenario_from_dict(plain)
+
+
+def test_accelerator_brings_slots_links_times_and_bytes():
+    """A device has the accelerator's slots unless it says fewer; requests have their bytes."""
+    scenario = emulated()
+    machine = accelerator("small")
+    assert [len(d.slot_lanes) for d in scenario.params.devices] == [machine.slots, 1]
+    assert scenario.links() == machine.tree(["gpu:0", "gpu:1"])
+    assert [profile.device for profile in scenario.profiles()] == ["gpu:0", "gpu:1"]
+    assert scenario.profiles()[0].transfer_in_bytes == 1_000_000
+    assert {r.payload_bytes / r.rows for r in scenario.requests()} == {1_000_000}
+
+
+def test_accelerator_runs_batches_with_all_their_stages():
+    """Copies and executions, at a time that neighbours lengthen; the same seed plays the same."""
+    ends = [r.event for r in run(emulated()) if isinstance(r.event, BatchFinished)]
+    assert len(ends) > 100
+    assert all(end.transfer_in_ns >= 1_000_000 and end.transfer_out_ns > 0 for end in ends)
+    solo_ns = emulated().profiles()[0].solo[0].median_ns
+    assert sum(end.execution_ns > 1.05 * solo_ns for end in ends) > len(ends) / 10
+    assert run(emulated()) == run(emulated())
+
+
 @pytest.mark.parametrize(
     ("path", "value", "where", "words"),
     [
+        (("accelerator",), "smal", "accelerator", "there is no accelerator `smal`"),
+        (("devices",), [{"name": f"g{i}"} for i in range(9)], "devices", "`small` has 2 devices"),
+        (("devices", 0, "slots"), 99, "devices[0].slots", "slots"),
+        (("devices", 0, "lanes"), 1, "devices[0].lanes", "a lane a slot"),
+        (("sharing",), "solo", "sharing", "is its own"),
+        (("models", 0, "service"), "2ms", "models[0].service", "is for plain devices"),
+        (("models", 0, "noise_cv"), 0.1, "models[0].noise_cv", "is for plain devices"),
+        (("models", 0, "options"), {}, "models[0].options", "cannot be emulated"),
+    ],
+)
+def test_mistake_about_an_accelerator_is_located(path, value, where, words):
+    """What is an accelerator's own cannot be said beside it, and what it lacks is not there."""
+    with pytest.raises(ConfigError) as caught:
+        emulated(path, value)
+    assert caught.value.path == where
+    assert words in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "words"),
+    [
+        (("devices",), [{"name": "cpu:0"}], "devices[0]", "a device needs `slots`"),
+        (("models", 0, "options"), {"solo": "2ms"}, "models[0].options", "emulated accelerator"),
+        (("models", 0), {"name": "speech"}, "models[0].service", "needs `service`"),
         (("devices", 0, "slots"), 0, "devices[0].slots", ">= 1"),
         (("devices", 0, "lanes"), 5, "devices[0].lanes", "more lanes than the 4 slots"),
         (("devices",), [{"name": "a", "slots": 1}] * 2, "devices[1].name", "stands twice"),
