@@ -145,9 +145,11 @@ def sections(path: str, node: Node) -> Iterator[Section]:
     for name, field in node["properties"].items():
         where = f"{path}.{name}" if path else name
         inner, suffix = entry_of(field)
-        for choice in choices_of(inner):
+        choices = choices_of(inner)
+        for choice in choices:
             if "properties" in choice:
-                kind = choice["properties"].get("kind", {}).get("const") if not suffix else None
+                kind = choice["properties"].get("kind", {}).get("const")
+                kind = kind if not suffix or len(choices) > 1 else None
                 label = f"{where}{suffix}" + (f" of kind {kind}" if kind else "")
                 yield from sections(label, choice)
 

@@ -65,6 +65,8 @@ def recipe_of(config: Config) -> Recipe:
         confidence=section.confidence,
         profiles=_profiles(config),
         state=_state(config),
+        has_classes=config.policy.class_slots,
+        looks_per_s=section.looks_per_second,
         trains_inline=False,
     )
     machine = emulated_machine(config)

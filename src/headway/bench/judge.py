@@ -15,9 +15,9 @@ from headway.bench.orders import SIDECARS, Sidecar
 from headway.bench.plan import Shift
 from headway.bench.setups import find_setup
 from headway.bench.shadows import Clock, ShadowLog, listen
-from headway.core import DeviceParams, Predictor
+from headway.core import DeviceName, DeviceParams, Predictor
 from headway.observe import read_journal
-from headway.predict import ModelProfile
+from headway.predict import ModelProfile, Recipe
 from headway.report import Observation, error_by_seen, score, settled_after
 from headway.units import NS_PER_S
 
@@ -45,8 +45,8 @@ _WINDOW_NS: Final = 5 * NS_PER_S
 _FIRST: Final = 20
 """Forecasts after a shift that show what it did."""
 
-Factory = Callable[[str, Sequence[DeviceParams], Sequence[ModelProfile]], Predictor]
-"""Makes a predictor by name."""
+Factory = Callable[[Recipe, Sequence[DeviceParams]], Predictor]
+"""Makes a predictor."""
 
 
 class Judged(NamedTuple):
@@ -181,8 +181,8 @@ def judge(journal: Path, predictors: Sequence[str], build: Factory, clock: Clock
         ConfigError: the journal or its sidecar cannot be read, or is of another version.
     """
     sidecar = SIDECARS.decode(journal.with_suffix(".json").read_bytes())
-    informed = listen_to(journal, predictors, build, profiles=sidecar)
-    ignorant = listen_to(journal, predictors, build, clock=clock)
+    informed = listen_to(journal, predictors, build, profiles=sidecar.profiles)
+    ignorant = listen_to(journal, predictors, build, profiles=_nothing, clock=clock)
     sharing = _sharing_of(sidecar)
     informed.by_execution[ORACLE] = foresee_all(informed.executions, sidecar.solo_ns, sharing)
     busy = busy_ratios(
@@ -195,12 +195,16 @@ def judge(journal: Path, predictors: Sequence[str], build: Factory, clock: Clock
     return Judged(sidecar, informed, ignorant, busy)
 
 
+def _nothing(device: DeviceName) -> Sequence[ModelProfile]:  # noqa: ARG001 - as `profiles`
+    return ()
+
+
 def listen_to(
     journal: Path,
     predictors: Sequence[str],
     build: Factory,
     *,
-    profiles: Sidecar | None = None,
+    profiles: Callable[[DeviceName], Sequence[ModelProfile]] | None = None,
     clock: Clock | None = None,
 ) -> ShadowLog:
     """Have predictors listen to any journal.
@@ -209,7 +213,7 @@ def listen_to(
         journal: of a live or simulated run.
         predictors: names.
         build: makes one.
-        profiles: what was measured before; None lets them learn everything.
+        profiles: what was measured before on a device; None takes what the run itself had.
         clock: times their answers; None does not.
 
     Raises:
@@ -218,8 +222,10 @@ def listen_to(
     header, records = read_journal(journal)
     records.close()
     devices = header.params.devices
-    known = [] if profiles is None else profiles.profiles(devices[0].name)
-    shadows = {name: build(name, devices, known) for name in predictors}
+    recipe = replace(header.predictor, state={}, trains_inline=True)
+    if profiles is not None:
+        recipe = replace(recipe, profiles=tuple(profiles(devices[0].name)))
+    shadows = {name: build(replace(recipe, kind=name), devices) for name in predictors}
     return listen(journal, shadows, clock)
 
 

@@ -31,7 +31,8 @@ class Rig:
     def __init__(
         self, config: Config, *, journal: Path | None = None, observers: Sequence[Observer] = ()
     ) -> None:
-        header = journal_header(kernel_params(config), config.policy, Recipe())
+        recipe = Recipe(has_classes=config.policy.class_slots)
+        header = journal_header(kernel_params(config), config.policy, recipe)
         self.clock = LoopClock(asyncio.get_running_loop())
         self._journal = None if journal is None else JournalObserver(journal, header)
         self._names = [ModelName(model.name) for model in config.models]

@@ -14,7 +14,7 @@ from headway.bench.plan import Shift
 from headway.core import DeviceName, DeviceParams, Predictor
 from headway.errors import ConfigError
 from headway.predict import PREDICTORS as SHIPPED
-from headway.predict import ModelProfile, Recipe, build_predictor
+from headway.predict import Recipe, build_predictor
 from headway.report import (
     BoundPoint,
     ErrorStep,
@@ -69,7 +69,7 @@ def run_campaign(
     """
     orders = orders_of(campaign, folder, cache)
     for name in predictors:
-        build(name, [_ANY_DEVICE], ())  # or it would be missed after a quarter of an hour
+        build(Recipe(kind=name), [_ANY_DEVICE])  # or it would be missed after a quarter of an hour
     for order in orders:
         carry_out(order, on_news)
     judged = []
@@ -79,21 +79,21 @@ def run_campaign(
     return Outcome(judged, summarise(judged, campaign.configs[0]))
 
 
-def shipped(
-    name: str, devices: Sequence[DeviceParams], profiles: Sequence[ModelProfile]
-) -> Predictor:
-    """A predictor as the server makes it, but that it is fitted as it learns, not beside.
+def shipped(recipe: Recipe, devices: Sequence[DeviceParams]) -> Predictor:
+    """A predictor as the server makes it.
 
     Raises:
         ConfigError: there is none of this name.
         HeadwayError: it needs a package that is not installed.
     """
-    if name not in SHIPPED:
+    if recipe.kind not in SHIPPED:
         hint = f"valid: {', '.join(PREDICTORS)}"
         raise ConfigError(
-            f"there is no predictor `{name}`", path="predictor.kind", value=name, hint=hint
+            f"there is no predictor `{recipe.kind}`",
+            path="predictor.kind",
+            value=recipe.kind,
+            hint=hint,
         )
-    recipe = Recipe(kind=name, profiles=tuple(profiles), trains_inline=True)
     return build_predictor(recipe, devices)
 
 

@@ -155,7 +155,7 @@ def _play(
     from headway.sim import Tally
 
     section = policy_from_section({"kind": policy})
-    recipe = Recipe(kind=predictor, profiles=scenario.profiles())
+    recipe = Recipe(kind=predictor, profiles=scenario.profiles(), has_classes=section.class_slots)
     links = scenario.links()
     if links is not None:
         recipe = on_links(recipe, links)

@@ -59,7 +59,7 @@ class _Boosted(Shell):
             self.model,
             devices,
             recipe.profiles,
-            weights=_weights(devices),
+            weights=_weights(recipe, devices),
             confidence=recipe.confidence,
         )
 
@@ -112,7 +112,7 @@ def build(recipe: Recipe, devices: Sequence[DeviceParams]) -> Built:
 def _frame(recipe: Recipe, devices: Sequence[DeviceParams]) -> Frame:
     if recipe.kind == "boosted":
         return _Boosted(recipe, devices)
-    profiles, confidence, weights = recipe.profiles, recipe.confidence, _weights(devices)
+    profiles, confidence, weights = recipe.profiles, recipe.confidence, _weights(recipe, devices)
     if recipe.kind == "headway":
         return HeadwayPredictor(
             devices, profiles, weights=weights, confidence=confidence, transfers=_transfers(recipe)
@@ -139,9 +139,9 @@ def _by_model(recipe: Recipe) -> dict[ModelName, ModelProfile]:
     return {profile.model: profile for profile in recipe.profiles}
 
 
-def _weights(devices: Sequence[DeviceParams]) -> Mapping[SlotClass, float] | None:
+def _weights(recipe: Recipe, devices: Sequence[DeviceParams]) -> Mapping[SlotClass, float] | None:
     """Shares of a lane by class; predictors have one pair for all devices, the first one's."""
-    if not devices:
+    if not devices or not recipe.has_classes:
         return None
     first = devices[0]
     return {SlotClass.HIGH: first.weight_high, SlotClass.LOW: first.weight_low}

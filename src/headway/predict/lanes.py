@@ -177,7 +177,7 @@ class Rolling:
         for lane, queue in enumerate(self._queues):
             if queue:
                 lane_ns = (queue[-1][0] - progress[lane]) / rates[lane]
-                if lane_ns < span_ns:  # min() would be most of the cost
+                if lane_ns < span_ns:  # noqa: PLR1730 - a call to min() would be most of the cost
                     span_ns = lane_ns
         span_ns = max(span_ns, self._lump_ratio * self.at_ns)
         if pots:
@@ -289,7 +289,8 @@ class Rolling:
             fill = fills[lane]
             if fill <= _PENDING_MIN:
                 if count:
-                    rates[lane] = column[count if count < MATES_MAX else MATES_MAX] / weights[lane]
+                    step = column[count if count < MATES_MAX else MATES_MAX]  # noqa: FURB136
+                    rates[lane] = step / weights[lane]
                 else:
                     rates[lane] = 0.0
                 continue
@@ -297,7 +298,7 @@ class Rolling:
             number = count + whole
             rate = done = 0.0
             if number:
-                step = column[number if number < MATES_MAX else MATES_MAX]
+                step = column[number if number < MATES_MAX else MATES_MAX]  # noqa: FURB136
                 rate = step / (weights[lane] + whole * pot_weight)
                 done = whole * pot_weight * rate
             part = fill - whole

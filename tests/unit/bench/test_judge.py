@@ -168,9 +168,9 @@ def test_profiles_are_one_for_each_shape():
     }
 
 
-def build(name, devices, profiles):
+def build(recipe, devices):
     """`fixed` with what is known, whatever the name."""
-    times = {p.model: Profile({s.rows: s.median_ns for s in p.solo}) for p in profiles}
+    times = {p.model: Profile({s.rows: s.median_ns for s in p.solo}) for p in recipe.profiles}
     return FixedPredictor(times)
 
 
