@@ -4,7 +4,9 @@ Knows files and the machine. Refuses to know what a predictor makes of it.
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -43,6 +45,8 @@ def circumstances(config: Config) -> Circumstances:
         machine=fingerprint(),
         devices=kernel_params(config).devices,
         threads={name: count for name, count in threads.items() if isinstance(count, int)},
+        spins={m.name: m.options.get("allow_spinning") is True for m in config.models},
+        has_classes=config.policy.class_slots,
     )
 
 
@@ -60,16 +64,18 @@ def recipe_of(config: Config) -> Recipe:
         HeadwayError: a profile cannot be read, or was measured on other hardware.
     """
     section = config.predictor
+    known = _known(config)
+    machine = emulated_machine(config)
     recipe = Recipe(
         kind=section.kind,
         confidence=section.confidence,
-        profiles=_profiles(config),
+        profiles=known.profiles,
+        ridge_flop_per_byte=known.ridge_flop_per_byte if machine is None else 0.0,
         state=_state(config),
         has_classes=config.policy.class_slots,
         looks_per_s=section.looks_per_second,
         trains_inline=False,
     )
-    machine = emulated_machine(config)
     if machine is not None:
         recipe = on_links(recipe, machine.machine.tree(machine.devices))
     is_told = machine is None or "link_per_second" in section.model_fields_set
@@ -88,13 +94,22 @@ def _state(config: Config) -> dict[str, object]:
     return recalled.state
 
 
-def _profiles(config: Config) -> tuple[ModelProfile, ...]:
-    """Measured ones, and for models without one what else is known before the first run."""
+class _Known(NamedTuple):
+    """What is known of models and the host before the first run."""
+
+    profiles: tuple[ModelProfile, ...]
+    ridge_flop_per_byte: float
+    """Of the last calibration that came with profiles; 0 without one."""
+
+
+def _known(config: Config) -> _Known:
+    """Measured profiles, and for models without one what else there is."""
     measured: list[ModelProfile] = []
     ceilings: Ceilings | None = None
     for path in config.predictor.profiles:
         found = read_profiles(Path(path), fingerprint())
         measured += found.file.profiles
+        _warn_of_unused(config, path, found.file.profiles)
         if found.file.calibration is not None:
             ceilings = found.file.calibration.ceilings
         for doubt in found.doubts:
@@ -104,7 +119,18 @@ def _profiles(config: Config) -> tuple[ModelProfile, ...]:
         for device in model_params(config, model).devices:
             if (model.name, device) not in known:
                 measured += _before_any_run(config, model, device, ceilings)
-    return tuple(measured)
+    return _Known(tuple(measured), 0.0 if ceilings is None else ceilings.ridge_flop_per_byte)
+
+
+def _warn_of_unused(config: Config, path: str, profiles: Sequence[ModelProfile]) -> None:
+    """Names that do not match are the likeliest reason for a profile that does nothing."""
+    places = {(m.name, place) for m in config.models for place in model_params(config, m).devices}
+    unused = {(profile.model, profile.device): None for profile in profiles}
+    names = [
+        f"`{model}` on `{device}`" for model, device in unused if (model, device) not in places
+    ]
+    if names:
+        _log.warning("profile %s: no configured model and device match %s", path, ", ".join(names))
 
 
 def _before_any_run(

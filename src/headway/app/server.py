@@ -132,7 +132,7 @@ class Server:
             port=config.server.port,
             keep_alive_s=max(1, config.server.keep_alive // NS_PER_S),
         )
-        keeper = _keeper(config, predictor)
+        keeper = _keeper(config, predictor, engine)
         trainer = _trainer(trainable, engine)
         return cls(config, engine, pool, http, metrics, clock, journal, keeper, trainer)
 
@@ -211,7 +211,7 @@ def _trainer(trainable: Trainable | None, engine: AsyncEngine) -> Trainer | None
     )
 
 
-def _keeper(config: Config, predictor: Predictor) -> Keeper | None:
+def _keeper(config: Config, predictor: Predictor, engine: AsyncEngine) -> Keeper | None:
     section = config.predictor
     if section.state is None:
         return None
@@ -221,6 +221,7 @@ def _keeper(config: Config, predictor: Predictor) -> Keeper | None:
         learner_of(config),
         circumstances(config),
         predictor.state,
+        is_sound=lambda: not engine.crash.done(),
         every_s=section.save_every / NS_PER_S,
         failed=lambda error: _log.warning("cannot keep what was learnt in %s: %s", path, error),
     )

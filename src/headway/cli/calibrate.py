@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headway.cli.arguments import VerbParser, add_format
-from headway.cli.output import print_json, print_note, print_table, progress_bar, say
+from headway.cli.output import print_json, print_note, print_table, progress_bar
+from headway.cli.profile import say_written
 from headway.units import format_bytes
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _PRESENCE_RATIO_MIN: Final = 0.9
 
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
+    parser.description = (
+        f"{parser.description} `headway profile` measures models, and may add to the same file; "
+        "`headway profile explain` holds a model against these ceilings."
+    )
     parser.add_argument(
         "--quick", action="store_true", help="a glance at each figure instead of five"
     )
@@ -47,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     new = ProfileFile.of(here, calibration=calibration)
     if path is not None:
         write_profiles(path, new if old is None else merged(old, new))
-        say(f"wrote {path}")
+        say_written(path)
     if args.format == "json":
         from msgspec import to_builtins
 

@@ -1,7 +1,9 @@
 """`headway profile`: measure models on this machine, alone and beside stressors."""
 
 import argparse
+import json
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from headway.executors import WorkerGroup
     from headway.profiling import Measured, Plan, ProfileFile, Subject
 
-__all__ = ["EXAMPLE", "add_arguments", "run"]
+__all__ = ["EXAMPLE", "add_arguments", "run", "say_written"]
 
 EXAMPLE = "headway profile model.onnx --shape input=3,224,224 --output profiles.json"
 
@@ -35,6 +37,10 @@ Shapes = Mapping[str, Sequence[int]]
 
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
+    parser.description = (
+        f"{parser.description} `headway profile explain MODEL` says what limits a model, "
+        "`headway calibrate` measures the machine itself."
+    )
     parser.add_argument(
         "models",
         nargs="*",
@@ -248,7 +254,15 @@ def _write(path: Path, new: "ProfileFile", old: "ProfileFile | None") -> None:
     from headway.profiling import merged, write_profiles
 
     write_profiles(path, new if old is None else merged(old, new))
+    say_written(path)
+
+
+def say_written(path: Path) -> None:
+    """Where the file is, and the line of a configuration that uses it."""
+    name = str(path)
+    word = name if re.fullmatch(r"[\w./-]+", name) else json.dumps(name, ensure_ascii=False)
     say(f"wrote {path}")
+    say(f"use it: predictor: {{kind: headway, profiles: [{word}]}}")
 
 
 def _with_graph(measured: "Measured", subject: "Subject") -> "Measured":

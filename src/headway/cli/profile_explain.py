@@ -49,6 +49,10 @@ class _Device(NamedTuple):
 
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
+    parser.description = (
+        f"{parser.description} `headway profile` measures the times that --profile reads, "
+        "`headway calibrate` the ceilings that --calibration reads."
+    )
     parser.add_argument("model", metavar="MODEL", help="an .onnx file, or a model of the demo")
     parser.add_argument(
         "--rows", type=positive(int), default=1, metavar="N", help="rows of the batch (1)"

@@ -46,15 +46,15 @@ class Foresight:
         self._room = room
 
     def estimate(self, request: Request, key: tuple[int, ...], now_ns: int) -> Forecast:
-        """What a request with this key in the order of service would take, were it let in now."""
-        ahead = _Ahead(self._room, self._room.line.count_before(key))
-        return self._predictor.foresee(request, ahead, now_ns)
+        """What a request with this key in the order of service would take. Changes nothing."""
+        return self._predictor.foresee(request, self._ahead(key), now_ns)
 
     def admit(self, request: Request, key: tuple[int, ...], now_ns: int) -> Forecast:
         """A request is let in and does not wait yet; what is foreseen of it."""
-        foreseen = self.estimate(request, key, now_ns)
-        self._predictor.admitted(request, now_ns)
-        return foreseen
+        return self._predictor.admitted(request, self._ahead(key), now_ns)
+
+    def _ahead(self, key: tuple[int, ...]) -> _Ahead:
+        return _Ahead(self._room, self._room.line.count_before(key))
 
     def start(self, batch: Batch, now_ns: int) -> Forecast:
         """A batch has its slot, and its members have left the line."""

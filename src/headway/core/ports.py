@@ -124,13 +124,13 @@ class Predictor(Protocol):
         """
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
-        """What a request that arrives now will take. The queue is what is served before it.
+        """What a request would take that arrived now. The queue is what is served before it.
 
         Changes nothing.
         """
 
-    def admitted(self, request: Request, now_ns: int) -> None:
-        """A request was let in: tomorrow's load is guessed from today's."""
+    def admitted(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """A request is let in; what is foreseen of it. The queue is what is served before it."""
 
     def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
         """A batch starts; what is expected of it. The queue is what still waits."""

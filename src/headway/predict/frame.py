@@ -76,8 +76,6 @@ class Frame:
         ground: what both stand on.
         services: what is known of overheads and transfers.
         confidence: of every bound.
-        setting: whatever else times depend on, such as thread counts; a stored state of another
-            setting, or of other slots, is discarded.
         transfers: knows the links; without it transfers are what they usually were.
         is_corrected: learn what responses foreseen at arrival are wrong by.
 
@@ -91,7 +89,6 @@ class Frame:
         services: Services,
         *,
         confidence: float = 0.95,
-        setting: str = "",
         transfers: Transfers | None = None,
         is_corrected: bool = False,
     ) -> None:
@@ -99,7 +96,6 @@ class Frame:
         self._ground = ground
         self._services = services
         self._bounds = Bounds(confidence)
-        self._setting = setting
         self._transfers = transfers
         self._responses = SlowBias() if is_corrected else None
 
@@ -155,8 +151,14 @@ class Frame:
         queue_ns = _sound(passage.start_ns, 0.0)
         return self._bounded_response(request, parts, queue_ns)
 
-    def admitted(self, request: Request, now_ns: int) -> None:
-        """A request was let in: its work counts in the rates of arrivals."""
+    def admitted(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """A request is let in: it is foreseen, and its work counts in the rates of arrivals."""
+        foreseen = self.foresee(request, queue, now_ns)
+        self.arrived(request, now_ns)
+        return foreseen
+
+    def arrived(self, request: Request, now_ns: int) -> None:
+        """A request is let in of which nothing is to be said."""
         work_ns = self._ground.work_ns(request)
         self._ground.arrivals.arrive(
             request.model, request.priority, request.slot_class, work_ns, now_ns
@@ -183,6 +185,19 @@ class Frame:
         if self._transfers is not None:
             self._transfers.started(run, float(forecast.execution_ns), now_ns)
         return forecast
+
+    def began(self, run: Run, now_ns: int) -> None:
+        """A batch starts of which nothing is to be said; those beside it feel it all the same."""
+        place = self._ground.device_for(run)
+        self._ground.start(self._ground.running_of(run, place), place, now_ns)
+        if self._transfers is not None:
+            self._transfers.started(run, self._services.service_ns(run.model, run.rows), now_ns)
+
+    def went(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
+        """A batch of which nothing was said has run; nothing is learnt but of its neighbours."""
+        self._ground.drop(batch_id, now_ns)
+        if self._transfers is not None:
+            self._transfers.finished(batch_id, stages, now_ns)
 
     def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
         """A batch has run: everything is learnt from it."""
@@ -243,7 +258,7 @@ class Frame:
         """Take up what `state` gave.
 
         Returns:
-            False where it is of another version, predictor, setting or set of slots; nothing of it
+            False where it is of another version, predictor or set of slots; nothing of it
             is then taken. What does not fit inside one that is taken is ignored.
         """
         fields = fields_of(state)
@@ -262,7 +277,7 @@ class Frame:
 
     def _key(self) -> dict[str, object]:
         slots = {name: list(device.slot_lanes) for name, device in self._ground.devices.items()}
-        return {"slots": slots, "setting": self._setting}
+        return {"slots": slots}
 
     def _moment(self, place: Device, run: Run | None, queue: QueueView, now_ns: int) -> Moment:
         candidate = None if run is None else self._ground.running_of(run, place)
@@ -276,7 +291,7 @@ class Frame:
             return None
         devices = self._ground.devices
         places = [devices[name] for name in params.devices if name in devices]
-        return min(places, key=Device.crowd, default=None) if places else None
+        return min(places, key=Device.crowd, default=None)
 
     def _starting(self, moment: Moment, look: Look) -> Forecast:
         """Of the candidate."""

@@ -25,7 +25,6 @@ class Shell(Frame):
         profiles: what was measured beforehand.
         weights: share of a lane per class, where a slot's class counts for the device.
         confidence: of every bound.
-        setting: whatever else times depend on, such as thread counts.
         transfers: knows the links; without it transfers are what they usually were.
     """
 
@@ -37,7 +36,6 @@ class Shell(Frame):
         *,
         weights: Mapping[SlotClass, float] | None = None,
         confidence: float = 0.95,
-        setting: str = "",
         transfers: Transfers | None = None,
     ) -> None:
         profiles = tuple(profiles)
@@ -46,6 +44,5 @@ class Shell(Frame):
             Ground(devices, profiles, weights),
             Services(profiles),
             confidence=confidence,
-            setting=setting,
             transfers=transfers,
         )

@@ -8,15 +8,14 @@ at whatever the short does.
 Knows another predictor, and instants. Refuses to know what a forecast is made of.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Hashable, Sequence
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from headway.core import (
     UNKNOWN,
     BatchId,
-    BucketKey,
     DeviceName,
     Forecast,
     ModelName,
@@ -28,15 +27,16 @@ from headway.core import (
 )
 from headway.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["Thrifty"]
+__all__ = ["Followed", "Thrifty"]
 
 _LONG_NS: Final = 4 * NS_PER_MS
 """Expected service from which work is long."""
 _BURST_RATIO: Final = 0.1
 """Of a second's looks that may be taken at once."""
-_SIZES_MAX: Final = 4096
+_KINDS_MAX: Final = 4096
 
-_Size = tuple[ModelName, BucketKey, int]
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class _Ration:
@@ -59,30 +59,44 @@ class _Ration:
         return is_granted
 
 
-class Thrifty:
-    """A predictor that is asked no more often than it may.
+class Followed(Predictor, Protocol):
+    """A predictor that can be told of what it is not asked about."""
 
-    What is not looked at repeats the last answer of its model, bucket and rows. A batch that was
-    not looked at is not learnt from, but for its being the fastest, which decides what is hopeless.
+    def arrived(self, request: Request, now_ns: int) -> None:
+        """A request is let in of which nothing is to be said."""
+
+    def began(self, run: Run, now_ns: int) -> None:
+        """A batch starts of which nothing is to be said."""
+
+    def went(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
+        """It has run."""
+
+
+class Thrifty:
+    """A predictor that looks no more often than it may.
+
+    It is told of everything that arrives, starts and ends, so that what it looks at is seen among
+    all its neighbours. What it does not look at repeats the last answer of the same kind, and is
+    not learnt from, but for its being the fastest, which decides what is hopeless.
 
     Args:
         inner: what is asked.
         looks_per_s: looks a second at arrivals and starts, for short and for long work each.
 
-    Invariants: the inner predictor is told of the end of exactly those starts that it was told of.
+    Invariants: at most `_KINDS_MAX` last answers are kept; `foresee` and `forecast` change nothing.
     """
 
-    def __init__(self, inner: Predictor, looks_per_s: int) -> None:
+    def __init__(self, inner: Followed, looks_per_s: int) -> None:
         self._inner = inner
         self._short = _Ration(looks_per_s)
         self._long = _Ration(looks_per_s)
         self._answers = _Ration(looks_per_s)
-        self._said_of_starts: dict[_Size, Forecast] = {}
-        self._said_of_arrivals: dict[_Size, Forecast] = {}
-        self._unfollowed: dict[BatchId, Run] = {}
+        self._said_of_starts: dict[Hashable, Forecast] = {}
+        self._said_of_arrivals: dict[Hashable, Forecast] = {}
+        self._unseen: dict[BatchId, Run] = {}
         """Batches that run and were not looked at."""
         self._floors: dict[tuple[ModelName, int], int] = {}
-        """Of the unfollowed."""
+        """Of the unseen."""
 
     def service_ns(self, model: ModelName, rows: int) -> int:
         """As the inner predictor has it."""
@@ -100,48 +114,49 @@ class Thrifty:
         return self._inner.forecast(candidate, device, queue, now_ns)
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
-        """A look if one is left, else what was said last of such a request."""
-        size = (request.model, request.bucket, request.rows)
-        said = self._said_of_arrivals.get(size)
-        if said is not None and not self._may_look(said, now_ns):
-            return said
-        said = self._inner.foresee(request, queue, now_ns)
-        if said is not UNKNOWN and len(self._said_of_arrivals) < _SIZES_MAX:
-            self._said_of_arrivals[size] = said
-        return said
+        """As the inner predictor has it."""
+        return self._inner.foresee(request, queue, now_ns)
 
-    def admitted(self, request: Request, now_ns: int) -> None:
-        """Every one counts: the rate of arrivals is not rationed."""
-        self._inner.admitted(request, now_ns)
+    def admitted(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """A look if one is left, else what was said last of such a request."""
+        kind = (request.model, request.bucket, request.rows, request.priority, request.slot_class)
+        said = self._said_of_arrivals.get(kind)
+        if self._may_look(said, now_ns):
+            said = self._inner.admitted(request, queue, now_ns)
+            _keep(self._said_of_arrivals, kind, said)
+            return said
+        self._inner.arrived(request, now_ns)
+        return said or UNKNOWN
 
     def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
         """A look if one is left, else what was said last of such a batch."""
-        size = (run.model, run.bucket, run.rows)
-        said = self._said_of_starts.get(size)
-        if said is not None and not self._may_look(said, now_ns):
-            self._unfollowed[run.batch_id] = run
-            return replace(said, batch_id=run.batch_id)
-        said = self._inner.started(run, queue, now_ns)
-        if said.mean_ns > 0 and len(self._said_of_starts) < _SIZES_MAX:
-            self._said_of_starts[size] = said
-        return said
+        kind = (run.model, run.bucket, run.rows, run.slot_class)
+        said = self._said_of_starts.get(kind)
+        if self._may_look(said, now_ns):
+            said = self._inner.started(run, queue, now_ns)
+            _keep(self._said_of_starts, kind, said)
+            return said
+        self._unseen[run.batch_id] = run
+        self._inner.began(run, now_ns)
+        return replace(said or UNKNOWN, batch_id=run.batch_id)
 
     def finished(self, batch_id: BatchId, stages: Stages, now_ns: int) -> None:
         """What was looked at is learnt from; of the others only how fast they were."""
-        run = self._unfollowed.pop(batch_id, None)
+        run = self._unseen.pop(batch_id, None)
         if run is None:
             self._inner.finished(batch_id, stages, now_ns)
             return
+        self._inner.went(batch_id, stages, now_ns)
         key = (run.model, run.rows)
         if key in self._floors:
             self._floors[key] = min(self._floors[key], stages.service_ns)
-        elif len(self._floors) < _SIZES_MAX:
-            self._floors[key] = stages.service_ns
+        else:
+            _keep(self._floors, key, stages.service_ns)
 
     def dropped(self, batch_id: BatchId, now_ns: int) -> None:
-        """Forget that it ran."""
-        if self._unfollowed.pop(batch_id, None) is None:
-            self._inner.dropped(batch_id, now_ns)
+        """A batch failed or was lost."""
+        self._unseen.pop(batch_id, None)
+        self._inner.dropped(batch_id, now_ns)
 
     def answered(self, request: Request, foreseen: Forecast, now_ns: int) -> None:
         """Some are learnt from, repeated answers too: bounds are to hold for whatever was said."""
@@ -160,6 +175,14 @@ class Thrifty:
         """For the inner predictor."""
         return self._inner.restore(state)
 
-    def _may_look(self, said: Forecast, now_ns: int) -> bool:
-        is_long = said.base_ns + said.interference_ns + said.transfer_ns >= _LONG_NS
+    def _may_look(self, said: Forecast | None, now_ns: int) -> bool:
+        """Whether a look is left for work such as was said; of a new kind it may be long."""
+        is_long = said is None or said.execution_ns + said.transfer_ns >= _LONG_NS
         return (self._long if is_long else self._short).take(now_ns)
+
+
+def _keep(kept: dict[Key, Value], key: Key, value: Value) -> None:
+    """Remember one more; the oldest kind goes where there are too many."""
+    if key not in kept and len(kept) >= _KINDS_MAX:
+        del kept[next(iter(kept))]
+    kept[key] = value

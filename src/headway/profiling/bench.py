@@ -40,11 +40,18 @@ class Timed(NamedTuple):
     service_ns: int
     """From the call of the pool to its report."""
     output_bytes: int
+    transfer_ns: int = 0
+    """Both copies, as the worker timed them."""
 
     @property
     def solo_ns(self) -> int:
         """Execution as if nobody else had wanted the core; at least 1."""
         return max(1, self.execution_ns - self.waited_ns)
+
+    @property
+    def overhead_ns(self) -> int:
+        """What the service took beside its stages: the way to the worker and back."""
+        return max(0, self.service_ns - self.execution_ns - self.transfer_ns)
 
 
 class BenchLimits(NamedTuple):
@@ -164,7 +171,8 @@ class Bench:
         """As a listener: a batch ran."""
         service_ns = self._now_ns() - self._started_at_ns
         output_bytes = sum(tensor.size_bytes for reply in replies for tensor in reply)
-        self._settle(Timed(stages.execution_ns, 0, service_ns, output_bytes))
+        transfer_ns = stages.transfer_in_ns + stages.transfer_out_ns
+        self._settle(Timed(stages.execution_ns, 0, service_ns, output_bytes, transfer_ns))
 
     def on_failed(self, batch_id: BatchId, code: str, message: str) -> None:
         """As a listener: a batch raised."""

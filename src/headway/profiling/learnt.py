@@ -6,6 +6,7 @@ to serve. Knows the file; what is in a state is the predictor's own affair.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,10 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceParams, ...]
     threads: dict[str, int] = {}
     """Threads of one execution by model."""
+    spins: dict[str, bool] = {}
+    """Whether those threads keep their cores busy while they wait, by model."""
+    has_classes: bool = True
+    """Slots are told the class of their batch, so that a low one leaves its lane to a high one."""
 
 
 class _Learnt(Struct, frozen=True, kw_only=True):
@@ -72,8 +77,18 @@ def _why_not(learnt: _Learnt, predictor: str, now: Circumstances) -> str | None:
         return f"it was learnt on another machine: {'; '.join(differences)}"
     if then.devices != now.devices:
         return "it was learnt with other devices or slots"
-    changed = [m for m in now.threads if then.threads.get(m, now.threads[m]) != now.threads[m]]
-    return f"`{changed[0]}` ran with another number of threads" if changed else None
+    if then.has_classes != now.has_classes:
+        return "it was learnt with another `policy.class_slots`"
+    if (model := _changed(then.threads, now.threads)) is not None:
+        return f"`{model}` ran with another number of threads"
+    if (model := _changed(then.spins, now.spins)) is not None:
+        return f"`{model}` ran with another `allow_spinning`"
+    return None
+
+
+def _changed(then: Mapping[str, int], now: Mapping[str, int]) -> str | None:
+    """A model of both times for which it is not what it was."""
+    return next((model for model in now if then.get(model, now[model]) != now[model]), None)
 
 
 def write_learnt(path: Path, predictor: str, now: Circumstances, state: dict[str, object]) -> None:

@@ -177,7 +177,7 @@ async def _solo(bench: Bench, request: Request, rule: StopRule) -> _Solo:
     while True:
         timed = await bench.run(request.inputs, request.rows)
         times_ns.append(timed.solo_ns)
-        overheads_ns.append(max(0, timed.service_ns - timed.execution_ns))
+        overheads_ns.append(timed.overhead_ns)
         execution_ns += timed.execution_ns
         waited_ns += timed.waited_ns
         if len(times_ns) < look_at_runs:

@@ -7,26 +7,17 @@ hands it over at the same step.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
-__all__ = ["Fittable", "Trainer"]
+from headway.predict import Trainable
 
-
-class Fittable(Protocol):
-    """What says when a fit is due."""
-
-    def due(self) -> int | None:
-        """Observations up to which a fit should now be made; None while the last one will do."""
-
-    def train(self, count: int) -> None:
-        """Make that fit and lay it by; runs in a thread, while the loop goes on learning."""
+__all__ = ["Trainer"]
 
 
 class Trainer:
     """Asks every so often.
 
     Args:
-        fittable: is asked on the loop, and trained off it.
+        trainable: is asked on the loop, and trained off it, while it goes on learning.
         install: told on the loop which fit is ready.
         every_s: between two questions.
         failed: told that a fit could not be made; it is tried again when the next one is due.
@@ -36,13 +27,13 @@ class Trainer:
 
     def __init__(
         self,
-        fittable: Fittable,
+        trainable: Trainable,
         install: Callable[[int], None],
         *,
         every_s: float = 1.0,
         failed: Callable[[Exception], None],
     ) -> None:
-        self._fittable = fittable
+        self._trainable = trainable
         self._install = install
         self._every_s = every_s
         self._failed = failed
@@ -66,10 +57,10 @@ class Trainer:
     def _ask(self) -> None:
         loop = asyncio.get_running_loop()
         self._next = loop.call_later(self._every_s, self._ask)
-        count = self._fittable.due()
+        count = self._trainable.due()
         if self._fitting is not None or count is None or count <= self._failed_count:
             return
-        self._fitting = loop.run_in_executor(None, self._fittable.train, count)
+        self._fitting = loop.run_in_executor(None, self._trainable.train, count)
         self._fitting.add_done_callback(lambda fitting: self._end(count, fitting))
 
     def _end(self, count: int, fitting: "asyncio.Future[None]") -> None:

@@ -126,6 +126,13 @@ def test_a_model_without_a_profile_starts_from_its_graph(tmp_path, graph):
     ]
 
 
+def test_the_ridge_is_that_of_the_calibration(tmp_path, graph):
+    """One core's 40 GFLOP/s over its 10 GB/s; without ceilings it is not known."""
+    recipe = served(tmp_path, onnx_model(graph), calibration=CALIBRATION)
+    assert recipe.ridge_flop_per_byte == 4.0
+    assert served(tmp_path, onnx_model(graph)).ridge_flop_per_byte == 0.0
+
+
 def test_a_measured_profile_is_not_replaced_by_a_guess(tmp_path, graph):
     """Not even for a shape that was not measured."""
     solo = (SoloTime(rows=1, median_ns=5_000_000, p95_ns=6_000_000, runs=30),)
@@ -157,3 +164,54 @@ def test_a_calibration_of_nothing_keeps_nobody_from_serving(tmp_path, graph, cap
     with caplog.at_level(logging.WARNING, logger="headway"):
         assert served(tmp_path, onnx_model(graph), calibration=useless).profiles == ()
     assert "measure again: headway calibrate" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("kind: edf", "kind: edf, class_slots: false", "another `policy.class_slots`"),
+        ("kind: edf", "kind: fifo", "another `policy.class_slots`"),
+        ("{}", "{allow_spinning: true}", "`m` ran with another `allow_spinning`"),
+        ("{}", "{intra_op_threads: 2}", "`m` ran with another number of threads"),
+    ],
+)
+def test_what_was_learnt_at_another_speed_is_not_used(tmp_path, caplog, before, after, reason):
+    """Weights of classes and options of a model make other times of the same work."""
+    path = tmp_path / "learnt.json"
+    text = f"""
+policy: {{kind: edf}}
+predictor: {{kind: headway, state: {path}}}
+models: [{{name: m, path: m.onnx, backend: onnx, options: {{}}}}]
+"""
+    config = config_of(text)
+    write_learnt(path, learner_of(config), circumstances(config), {"name": "headway"})
+    same = config_of(text.replace("kind: edf", "kind: priority"))
+    assert recipe_of(same).state == {"name": "headway"}
+    with caplog.at_level(logging.WARNING, logger="headway"):
+        assert recipe_of(config_of(text.replace(before, after))).state == {}
+    assert reason in caplog.text
+
+
+def test_profiles_that_match_nothing_are_named(tmp_path, graph, caplog):
+    """A model or a device by another name than when it was measured, each once a file."""
+
+    def profile_of(model, device, bucket=""):
+        return ModelProfile(
+            model=ModelName(model), device=DeviceName(device), bucket=BucketKey(bucket)
+        )
+
+    fitting = profile_of("net", "cpu:0")
+    others = [
+        profile_of("net", "cpu:1"),
+        profile_of("old", "cpu:0"),
+        profile_of("old", "cpu:0", "b"),
+    ]
+    with caplog.at_level(logging.WARNING, logger="headway"):
+        served(tmp_path, onnx_model(graph), fitting)
+    assert caplog.messages == []
+    with caplog.at_level(logging.WARNING, logger="headway"):
+        served(tmp_path, onnx_model(graph), fitting, *others)
+    (warning,) = caplog.messages
+    assert warning.endswith(
+        "no configured model and device match `net` on `cpu:1`, `old` on `cpu:0`"
+    )

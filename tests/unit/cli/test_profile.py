@@ -1,9 +1,14 @@
 """What `headway profile` and `headway calibrate` print, from figures that are given."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from headway.cli import calibrate, profile
+from headway.cli.verbs import main
+from headway.config import Config
 from headway.core import BucketKey, DeviceName, ModelName
 from headway.devices import (
     CacheLevel,
@@ -193,3 +198,30 @@ def test_calibration_of_one_core(capsys: pytest.CaptureFixture[str]) -> None:
     calibrate._print(calibration, replace(HERE, cores_count=1))
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line.startswith("1  ")]) == 1
+
+
+@pytest.mark.parametrize("name", ["profiles.json", "of two, [old] # and new.json", "é.json"])
+def test_a_written_file_says_how_it_is_used(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line is one that a configuration takes, whatever the file is called."""
+    profile.say_written(Path("runs") / name)
+    wrote, use = capsys.readouterr().err.splitlines()
+    assert wrote == f"wrote runs/{name}"
+    config = Config.model_validate(yaml.safe_load(use.partition("use it: ")[2]))
+    assert (config.predictor.kind, config.predictor.profiles) == ("headway", (f"runs/{name}",))
+
+
+@pytest.mark.parametrize(
+    ("verb", "others"),
+    [
+        ("profile", ["profile explain", "calibrate"]),
+        ("profile explain", ["profile", "calibrate"]),
+        ("calibrate", ["profile", "profile explain"]),
+    ],
+)
+def test_verbs_that_measure_name_each_other(
+    verb: str, others: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever finds one in its help finds all three."""
+    assert main([*verb.split(), "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert all(f"`headway {other}" in words for other in others)

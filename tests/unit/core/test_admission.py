@@ -13,8 +13,8 @@ from headway.core import (
     RequestArrived,
 )
 from headway.policy import fifo
-from headway.predict import FixedPredictor, Profile
-from headway.testing import a_dispatch, a_kernel, a_model, a_request, without_timers
+from headway.predict import Profile
+from headway.testing import MeanPredictor, a_dispatch, a_kernel, a_model, a_request, without_timers
 
 MS = 1_000_000
 RETRY_MIN_NS = 10 * MS
@@ -104,7 +104,7 @@ def test_room_returns_when_requests_leave():
 
 def test_retry_time_is_the_predicted_wait():
     """Who is refused is told how long the work that waits will take on all slots, rounded up."""
-    predictor = FixedPredictor({"m": Profile({4: 100 * MS})})
+    predictor = MeanPredictor({"m": Profile({4: 100 * MS})})
     model = a_model(batch_rows_max=4, queue_requests_max=6)
     talk = a_kernel(slots=2, models=[model], predictor=predictor)
     for request_id in range(1, 9):
@@ -115,7 +115,7 @@ def test_retry_time_is_the_predicted_wait():
 
 def test_retry_time_without_a_batch_axis_counts_each_request():
     """Where one request is one batch the wait is a batch a request."""
-    predictor = FixedPredictor({"m": Profile({1: 100 * MS})})
+    predictor = MeanPredictor({"m": Profile({1: 100 * MS})})
     model = a_model(batch_rows_max=4, can_batch=False, queue_requests_max=2)
     talk = a_kernel(models=[model], predictor=predictor)
     for request_id in (1, 2, 3):
@@ -125,7 +125,7 @@ def test_retry_time_without_a_batch_axis_counts_each_request():
 
 def test_retry_time_is_bounded_above():
     """However long the queue, nobody is told to stay away for ever."""
-    predictor = FixedPredictor({"m": Profile({1: 10_000 * MS})})
+    predictor = MeanPredictor({"m": Profile({1: 10_000 * MS})})
     model = a_model(queue_requests_max=1)
     talk = a_kernel(models=[model], predictor=predictor, retry_after_ns_max=2_000 * MS)
     talk.arrives(1)
@@ -141,7 +141,7 @@ def test_policy_may_refuse():
             assert load == LoadView(0, 0, 1, 1)
             return Refusal(7 * MS)
 
-    policy = replace(fifo(FixedPredictor()), admission=Closed())
+    policy = replace(fifo(MeanPredictor()), admission=Closed())
     talk = a_kernel(policy)
     assert talk.arrives(1) == [a_reject(1, RejectReason.PREDICTED_LATE, 7 * MS)]
 

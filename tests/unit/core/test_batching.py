@@ -1,8 +1,8 @@
 """What runs together, when it starts, and how large it may be."""
 
 from headway.core import BatchFailed, Complete, Fail, RequestCancelled, SetTimer, SlotClass, Stage
-from headway.predict import FixedPredictor, Profile
-from headway.testing import a_dispatch, a_kernel, a_model, dispatched, without_timers
+from headway.predict import Profile
+from headway.testing import MeanPredictor, a_dispatch, a_kernel, a_model, dispatched, without_timers
 
 MS = 1_000_000
 
@@ -105,7 +105,7 @@ def test_model_without_a_batch_axis_does_not_linger():
 
 def test_linger_ends_at_the_latest_safe_start():
     """Waiting for company must not itself cause a miss."""
-    predictor = FixedPredictor({"m": Profile({4: 20 * MS})})
+    predictor = MeanPredictor({"m": Profile({4: 20 * MS})})
     model = a_model(batch_rows_max=4, linger="1s")
     talk = a_kernel(models=[model], predictor=predictor)
     talk.arrives(1, budget="900ms")
@@ -115,7 +115,7 @@ def test_linger_ends_at_the_latest_safe_start():
 
 def test_latest_safe_start_forgets_who_has_left():
     """A tight deadline that is gone hurries nobody: the rest lingers its own time."""
-    predictor = FixedPredictor({"m": Profile({4: 20 * MS})})
+    predictor = MeanPredictor({"m": Profile({4: 20 * MS})})
     model = a_model(batch_rows_max=4, linger="100ms")
     talk = a_kernel(models=[model], predictor=predictor)
     talk.arrives(1, budget="30ms")
@@ -128,7 +128,7 @@ def test_latest_safe_start_forgets_who_has_left():
 
 def test_what_is_left_over_lingers_anew():
     """The rest of a full bucket waits for company by its own age and deadline."""
-    predictor = FixedPredictor({"m": Profile({2: 20 * MS})})
+    predictor = MeanPredictor({"m": Profile({2: 20 * MS})})
     model = a_model(batch_rows_max=2, linger="50ms")
     talk = a_kernel(slots=2, models=[model, "n"], predictor=predictor)
     talk.arrives(1, model="n")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from headway.core import ModelName, RequestArrived, RequestCancelled, RequestId, SlotOption
 from headway.policy import fifo
-from headway.predict import FixedPredictor
 from headway.testing import (
+    MeanPredictor,
     a_device,
     a_dispatch,
     a_kernel,
@@ -132,7 +132,7 @@ def test_buckets_that_cannot_run_are_not_looked_at():
         def key(self, request):
             return (Key(request.arrived_at_ns),)
 
-    policy = replace(fifo(FixedPredictor()), ordering=ByArrival())
+    policy = replace(fifo(MeanPredictor()), ordering=ByArrival())
     devices = [a_device("cpu:0"), a_device("cpu:1")]
     talk = a_kernel(policy, devices=devices, models=["m", a_model("n", devices=["cpu:1"])])
     for request_id in range(1, 400):
@@ -150,7 +150,7 @@ def test_policy_may_hold_work_back():
         def place(self, head, options: list[SlotOption], now_ns):
             return next((o for o in options if o.lane == 1), None)
 
-    policy = replace(fifo(FixedPredictor()), placement=OnlyLaneOne())
+    policy = replace(fifo(MeanPredictor()), placement=OnlyLaneOne())
     talk = a_kernel(policy, devices=[a_device(lanes=[0, 1])])
     assert without_timers(talk.arrives(1)) == [a_dispatch(1, 1, slot=1)]
     assert without_timers(talk.arrives(2)) == []

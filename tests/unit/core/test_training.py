@@ -3,11 +3,10 @@
 import msgspec
 
 from headway.core import Event, PredictorTrained
-from headway.predict import FixedPredictor
-from headway.testing import a_kernel
+from headway.testing import MeanPredictor, a_kernel
 
 
-class Fitted(FixedPredictor):
+class Fitted(MeanPredictor):
     """Notes which fits it was given."""
 
     def __init__(self):

@@ -65,7 +65,8 @@ def test_batch_is_timed() -> None:
         reply = [[Tensor("y", Datatype.UINT8, (2, 3), b"123456")]]
         pool.on_run = lambda batch_id: bench.on_finished(batch_id, reply, STAGES)
         timed = [await bench.run((), 2) for _ in range(2)]
-        assert timed == [Timed(100, 0, 1000, 6)] * 2
+        assert timed == [Timed(100, 0, 1000, 6, 3)] * 2
+        assert timed[0].overhead_ns == 897
         assert [job.batch_id for job in pool.jobs] == [1, 2]
         assert pool.jobs[0].member_rows == [2]
 

@@ -10,9 +10,17 @@ from headway.testing import a_device
 HERE = Circumstances(machine=Fingerprint(cpu_model="a processor"), devices=(a_device(),))
 
 
-def a_keeper(path, state, failures, every_s=3600.0):
+def a_keeper(path, state, failures, *, every_s=3600.0, is_sound=lambda: True):
     """Of a predictor called `rls`."""
-    return Keeper(path, "rls", HERE, lambda: dict(state), every_s=every_s, failed=failures.append)
+    return Keeper(
+        path,
+        "rls",
+        HERE,
+        lambda: dict(state),
+        is_sound=is_sound,
+        every_s=every_s,
+        failed=failures.append,
+    )
 
 
 def test_state_is_written_at_the_end(tmp_path):
@@ -65,5 +73,30 @@ def test_keeper_that_never_started_writes_nothing(tmp_path):
     async def play():
         await a_keeper(tmp_path / "learnt.json", {}, []).stop()
         assert list(tmp_path.iterdir()) == []
+
+    asyncio.run(play())
+
+
+def test_what_may_have_caused_a_crash_is_not_written(tmp_path):
+    """Neither meanwhile nor at the end: the next run begins with what was sound."""
+
+    async def play():
+        path, state, asked = tmp_path / "learnt.json", {"n": 1}, asyncio.Event()
+
+        def is_sound():
+            asked.set()
+            return state["n"] == 1
+
+        first = a_keeper(path, state, [], is_sound=is_sound)
+        first.start()
+        await first.stop()
+        state["n"] = 2
+        asked.clear()
+        keeper = a_keeper(path, state, [], every_s=0.001, is_sound=is_sound)
+        keeper.start()
+        async with asyncio.timeout(20):
+            await asked.wait()
+        await keeper.stop()
+        assert read_learnt(path, "rls", HERE).state == {"n": 1}
 
     asyncio.run(play())

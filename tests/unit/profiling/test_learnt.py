@@ -13,6 +13,7 @@ HERE = Circumstances(
     machine=Fingerprint(cpu_model="a processor", cores_count=2),
     devices=(a_device(lanes=[0, 1]),),
     threads={"ocr": 1},
+    spins={"ocr": False},
 )
 STATE = {"seen": [["ocr", 1, 5]], "ratio": 1.5}
 
@@ -49,6 +50,8 @@ def test_a_model_more_or_less_changes_nothing(file):
         ({"machine": Fingerprint(cpu_model="another")}, "another machine"),
         ({"devices": (a_device(lanes=[0, 0, 1, 1]),)}, "other devices or slots"),
         ({"threads": {"ocr": 2}}, "`ocr` ran with another number of threads"),
+        ({"spins": {"ocr": True}}, "`ocr` ran with another `allow_spinning`"),
+        ({"has_classes": False}, "another `policy.class_slots`"),
     ],
 )
 def test_other_circumstances_discard_it(file, changes, reason):

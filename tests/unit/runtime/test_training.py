@@ -33,9 +33,13 @@ class Fits:
         if self.error is not None:
             raise self.error
 
+    def install(self, count):
+        """Note it."""
+        self.installed.append(count)
+
     def trainer(self, every_s=0.001):
         """That asks this."""
-        return Trainer(self, self.installed.append, every_s=every_s, failed=self.failures.append)
+        return Trainer(self, self.install, every_s=every_s, failed=self.failures.append)
 
 
 async def until(is_so):
