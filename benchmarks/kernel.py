@@ -4,6 +4,9 @@ A device of eight slots is kept busy and a queue over eight models full: every f
 followed by as many arrivals as it let out of the queue, some of which give up or run out of time.
 Only the call of `handle` is timed. Python's garbage collector runs as it does in a server.
 
+With the predictor `mean`, which only keeps running means, that is the kernel's own cost; with
+`headway`, which foresees every request and batch among its neighbours, it is a server's.
+
 Usage: `python benchmarks/kernel.py [--quick] [--format table|json]`. With `--format json` the
 document goes to stdout; otherwise a table, and a full run puts the document into
 `benchmarks/results/kernel.json`.
@@ -15,6 +18,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from random import Random
 from time import perf_counter_ns
 
@@ -50,9 +54,14 @@ from headway.core import (
     TimerFired,
 )
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor
+from headway.predict import Recipe, build_predictor
+from headway.testing import MeanPredictor
 
 NAME = "kernel"
+PREDICTORS: dict[str, Callable[[Sequence[DeviceParams]], Predictor]] = {
+    "mean": lambda devices: MeanPredictor(),  # noqa: ARG005 - as its sibling
+    "headway": lambda devices: build_predictor(Recipe(kind="headway"), devices),
+}
 POLICIES: dict[str, Callable[[Predictor], Policy]] = {
     "fifo": fifo,
     "priority": priority,
@@ -71,6 +80,7 @@ EVENTS = 100_000
 EVENTS_QUICK = 10_000
 COLUMNS = (
     "policy",
+    "predictor",
     "waiting",
     "event",
     "count",
@@ -92,7 +102,8 @@ class Driver:
     wake_at_ns: int | None = None
     taken_ns: dict[str, list[int]] = field(default_factory=dict)
     _requests: int = 0
-    _running: list[Dispatch] = field(default_factory=list)
+    _running: list[tuple[Dispatch, int]] = field(default_factory=list)
+    """With the instants of their starts."""
 
     def load(self) -> None:
         """One ready replica of each model."""
@@ -120,8 +131,10 @@ class Driver:
             if self.wake_at_ns is not None and self.wake_at_ns <= self.now_ns:
                 self.wake_at_ns = None
                 self._post("expire", TimerFired())
-            oldest = self._running.pop(0)
-            self._post("finish", BatchFinished(batch_id=oldest.batch_id))
+            oldest, started_at_ns = self._running.pop(0)
+            execution_ns = self.now_ns - started_at_ns
+            finished = BatchFinished(batch_id=oldest.batch_id, execution_ns=execution_ns)
+            self._post("finish", finished)
             self._fill()
 
     def _fill(self) -> None:
@@ -162,16 +175,16 @@ class Driver:
     def _carry_out(self, commands: Sequence[Command]) -> None:
         for command in commands:
             if isinstance(command, Dispatch):
-                self._running.append(command)
+                self._running.append((command, self.now_ns))
             elif isinstance(command, SetTimer):
                 self.wake_at_ns = command.at_ns
 
 
-def measure(policy: str, waiting: int, events: int) -> list[Row]:
+def measure(policy: str, predictor: str, waiting: int, events: int) -> list[Row]:
     """A row for each kind of event, and one for all."""
     device = DeviceParams(name=DEVICE, slot_lanes=tuple(range(SLOTS)))
     params = KernelParams(devices=(device,), requests_max=1 << 20, bytes_max=1 << 40)
-    kernel = Kernel(params, POLICIES[policy](FixedPredictor()))
+    kernel = Kernel(params, POLICIES[policy](PREDICTORS[predictor](params.devices)))
     driver = Driver(kernel, waiting, Random(f"1/kernel/{policy}"))
     driver.load()
     driver.run(events // 10)  # warm: caches, and the queue in its steady shape
@@ -182,6 +195,7 @@ def measure(policy: str, waiting: int, events: int) -> list[Row]:
     return [
         {
             "policy": policy,
+            "predictor": predictor,
             "waiting": waiting,
             "running": SLOTS,
             "event": kind,
@@ -204,16 +218,16 @@ def figures(taken_ns: Sequence[int]) -> Row:
 
 
 def main() -> int:
-    """Measure every policy at one size, and one kind of row at every size."""
+    """Measure policies and predictors at one size, and one kind of row at every size."""
     arguments = quick_parser(__doc__, "a tenth of the events").parse_args()
     events = EVENTS_QUICK if arguments.quick else EVENTS
     rows: list[Row] = []
-    for policy in POLICIES:
-        for waiting in SIZES:
-            found = measure(policy, waiting, events)
-            # Every kind of event where a server is busy; elsewhere what they cost together.
-            rows += found if waiting == 1_000 else found[-1:]
-            print(f"{policy}, {waiting} waiting: measured", file=sys.stderr, flush=True)
+    for policy, predictor, waiting in product(POLICIES, PREDICTORS, SIZES):
+        found = measure(policy, predictor, waiting, events)
+        # Every kind of event where a server is busy; elsewhere what they cost together.
+        rows += found if waiting == 1_000 else found[-1:]
+        words = f"{policy}, {predictor}, {waiting} waiting: measured"
+        print(words, file=sys.stderr, flush=True)
     publish(
         NAME,
         rows,

@@ -98,6 +98,8 @@ NOTES = (
     "other programs, so after the shift `core` it is no floor.",
     "coverage and width are of the bound on the service time, at 95 %; coverage_min and "
     "coverage_max are over the classes with at least 100 executions.",
+    "In response_prediction a request that expired after its bound counts as a broken bound, and "
+    "in nothing else.",
     "cost_us is the processor time of one forecast for a candidate and all that run beside it.",
     "On a CPU it is the sharing of cores that is predicted, hardly caches or bandwidth.",
 )

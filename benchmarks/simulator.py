@@ -30,8 +30,8 @@ from harness import (
 
 from headway.core import Command, Event, Kernel, Policy, Predictor, Request
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor
 from headway.sim import Scenario, Tally, World, scenario_from_dict
+from headway.testing import MeanPredictor
 
 NAME = "simulator"
 POLICIES: dict[str, Callable[[Predictor], Policy]] = {
@@ -92,7 +92,7 @@ def speed(policy: str, sharing: str, observer: str, requests: int) -> Row:
     gc.collect()
     with Interval() as interval:
         started, cpu_started = perf_counter(), process_time()
-        world = plan.play(POLICIES[policy](FixedPredictor()), observe=observe)
+        world = plan.play(POLICIES[policy](MeanPredictor()), observe=observe)
         seconds, cpu_seconds = perf_counter() - started, process_time() - cpu_started
     done = world.kernel.ledger.arrived_count
     return {
@@ -112,7 +112,7 @@ def speed(policy: str, sharing: str, observer: str, requests: int) -> Row:
 def memory(policy: str, requests: int, samples: int) -> list[Row]:
     """A row for each part of a long run."""
     plan = scenario(requests, "lanes", load=LOAD / 2)
-    kernel = Kernel(plan.params, POLICIES[policy](FixedPredictor()))
+    kernel = Kernel(plan.params, POLICIES[policy](MeanPredictor()))
     world = World(kernel, plan.executor(), observe=Tally())
     world.load(model.params for model in plan.models)
     rows: list[Row] = []

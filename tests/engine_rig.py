@@ -32,7 +32,6 @@ from headway.core import (
 from headway.errors import ModelNotFoundError
 from headway.executors import BatchJob, ModelSpec, Signature
 from headway.policy import fifo
-from headway.predict import FixedPredictor
 from headway.runtime import (
     AsyncEngine,
     InferCall,
@@ -42,7 +41,7 @@ from headway.runtime import (
     Observer,
     TierParams,
 )
-from headway.testing import ECHO_SIGNATURE, ScriptedExecutor, VirtualLoop
+from headway.testing import ECHO_SIGNATURE, MeanPredictor, ScriptedExecutor, VirtualLoop
 from headway.units import NS_PER_MS, NS_PER_S
 
 CPU = DeviceName("cpu")
@@ -146,7 +145,7 @@ class Rig:
         assert isinstance(loop, VirtualLoop)
         self.loop = loop
         params = KernelParams(devices=tuple(self.devices), **self.limits)
-        self.kernel = Kernel(params, self.policy(FixedPredictor()))
+        self.kernel = Kernel(params, self.policy(MeanPredictor()))
         self.clock = LoopClock(loop, loop.monotonic_ns)
         self.catalogue = PlanCatalogue(self.plans)
         self.records: list[Record] = []

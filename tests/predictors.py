@@ -1,7 +1,7 @@
 """A predictor that says what a test wants to hear, for what is made of predictions elsewhere."""
 
 from headway.core import UNKNOWN, Forecast, QueueView, Request, Run
-from headway.predict import FixedPredictor
+from headway.testing import MeanPredictor
 
 
 def a_forecast(mean_ns: int, bound_ns: int | None = None, queue_ns: int = 0) -> Forecast:
@@ -14,7 +14,7 @@ def a_forecast(mean_ns: int, bound_ns: int | None = None, queue_ns: int = 0) -> 
     )
 
 
-class ScriptedPredictor(FixedPredictor):
+class ScriptedPredictor(MeanPredictor):
     """Takes each request for `each_ns`, one after the other; silent while that is 0."""
 
     def __init__(self, each_ns: int = 0) -> None:

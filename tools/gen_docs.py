@@ -31,7 +31,7 @@ from headway.core import (
 )
 from headway.observe import Metrics
 from headway.policy import fifo
-from headway.predict import FixedPredictor
+from headway.testing import MeanPredictor
 
 ROOT = Path(__file__).parent.parent
 NOTICE = "<!-- Written by tools/gen_docs.py. Do not edit: change the code and run it again. -->"
@@ -300,7 +300,7 @@ def metrics_page() -> str:
     """Every metric family that a server exports, but for the process's own."""
     kernel = Kernel(
         KernelParams(devices=(DeviceParams(name=DeviceName("cpu:0"), slot_lanes=(0,)),)),
-        fifo(FixedPredictor()),
+        fifo(MeanPredictor()),
     )
     metrics = Metrics(kernel, lambda: 0, [TierName("standard")])
     metrics.count_answers({200: 0})

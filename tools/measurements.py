@@ -163,8 +163,9 @@ def kernel(found: Mapping[str, Document]) -> Iterator[str]:
     """The scheduler's cost of an event with a full queue."""
     rows = [r for r in found["kernel"]["rows"] if r["event"] == "all" and r["waiting"] == 1000]
     worst = max(rows, key=lambda row: row["p99_us"])
+    of = ", ".join(f"`{worst[name]}`" for name in ("policy", "predictor") if name in worst)
     yield line(
-        f"one scheduling event, 1,000 waiting, 8 running (`{worst['policy']}`)",
+        f"one scheduling event, 1,000 waiting, 8 running ({of})",
         f"median {worst['median_us']:.1f} us, p99 {worst['p99_us']:.0f} us",
         found["kernel"]["command"],
     )

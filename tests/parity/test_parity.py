@@ -43,11 +43,10 @@ from headway.core import (
 )
 from headway.observe import JournalHeader, JournalObserver, read_journal, replay
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor
 from headway.runtime import InferCall, ModelPlan
 from headway.runtime.binding import Binding, bind
 from headway.sim import Fault, SoloTimes, World, record_into
-from headway.testing import ECHO_SIGNATURE, run_virtual
+from headway.testing import ECHO_SIGNATURE, MeanPredictor, run_virtual
 from headway.units import NS_PER_MS
 
 SEEDS = range(20)
@@ -175,7 +174,7 @@ def simulated(scenario: Scenario) -> list[Record]:
     """The records of the simulator."""
     records: list[Record] = []
     kernel = Kernel(
-        KernelParams(devices=scenario.devices, **LIMITS), scenario.policy(FixedPredictor())
+        KernelParams(devices=scenario.devices, **LIMITS), scenario.policy(MeanPredictor())
     )
     times = SoloTimes(lambda dispatch: scenario.service_ns(dispatch.batch_id, dispatch.rows))
     world = World(kernel, times, observe=record_into(records), load_ns=LOAD_NS)
@@ -373,7 +372,7 @@ def replayed(path, policy):
     """What a replay of the file says under a policy."""
     header, records = read_journal(path)
     with closing(records):
-        return replay(Kernel(header.params, policy(FixedPredictor())), records)
+        return replay(Kernel(header.params, policy(MeanPredictor())), records)
 
 
 def a_journal(folder, seed):

@@ -38,6 +38,7 @@ from headway.core import (
     UnloadReplica,
     check_invariants,
 )
+from headway.predict import Recipe, build_predictor
 from headway.testing import a_device, a_kernel, a_model
 
 MS = 1_000_000
@@ -47,6 +48,8 @@ DEVICES = st.sampled_from([("cpu:0",), ("cpu:1",), ("cpu:0", "cpu:1")])
 PAUSES_NS = st.sampled_from([0, 0, 1, MS, 7 * MS, 40 * MS, 200 * MS])
 SELDOM = st.sampled_from([False, False, False, True])
 """Whether something that turns everything over happens: else nothing would ever run for long."""
+PREDICTORS = st.sampled_from([None, "rls", "headway"])
+"""None for the one that kernel tests have when they say nothing."""
 NOBODY = 10_000
 REQUESTS = st.fixed_dictionaries(
     {
@@ -64,11 +67,19 @@ REQUESTS = st.fixed_dictionaries(
 class KernelMachine(RuleBasedStateMachine):
     """Random events for one kernel, and what must be true of its commands."""
 
-    @initialize(policy=st.sampled_from(["fifo", "priority", "edf"]))
-    def start(self, policy):
+    @initialize(policy=st.sampled_from(["fifo", "priority", "edf"]), kind=PREDICTORS)
+    def start(self, policy, kind):
         """A kernel with little room, so that every limit is met."""
         devices = [a_device("cpu:0", lanes=[0, 0]), a_device("cpu:1")]
-        self.talk = a_kernel(policy, devices=devices, models=[], requests_max=6, bytes_max=400)
+        predictor = None if kind is None else build_predictor(Recipe(kind=kind), devices)
+        self.talk = a_kernel(
+            policy,
+            devices=devices,
+            models=[],
+            predictor=predictor,
+            requests_max=6,
+            bytes_max=400,
+        )
         self.requests = {}
         self.loading = {}
         """Replica -> whether it is in memory and its warm-up runs."""
@@ -286,7 +297,9 @@ class KernelMachine(RuleBasedStateMachine):
     def finish_batch(self, batch_id, pause_ns=0):
         """Report that a batch has run; every member that has not ended is answered by it."""
         del self.batches[batch_id]
-        self.tell(BatchFinished(batch_id=batch_id), pause_ns)
+        started_at_ns = self.talk.kernel.fleet.batches[batch_id].started_at_ns
+        execution_ns = self.talk.now_ns + pause_ns - started_at_ns
+        self.tell(BatchFinished(batch_id=batch_id, execution_ns=execution_ns), pause_ns)
 
     def load_step(self, replica_id, *, can_batch=True):
         """Loaded first, then warm."""

@@ -199,7 +199,7 @@ class Told:
 
     def _admit(self, step: Step) -> None:
         request = self.request(step)
-        self.predictor.admitted(request, self.now_ns)
+        self.predictor.arrived(request, self.now_ns)
         self.queue.waiting = [*self.queue.waiting, request][-20:]
 
     def _answer(self, step: Step) -> None:

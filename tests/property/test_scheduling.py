@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core import SlotClass, TimerQueue
-from headway.predict import FixedPredictor, Profile
+from headway.predict import Profile
 from headway.sim import SharedLanes
-from headway.testing import a_device, a_dispatch, a_kernel, dispatched
+from headway.testing import MeanPredictor, a_device, a_dispatch, a_kernel, dispatched
 
 MS = 1_000_000
 PUSH = st.tuples(st.just("push"), st.integers(0, 20))
@@ -72,7 +72,7 @@ def test_profile_stays_between_its_neighbours(times, rows):
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 10**9)), min_size=1, max_size=60))
 def test_predictor_stays_within_what_it_saw(observations):
     """The floor is the fastest, the mean between fastest and slowest, of each size."""
-    predictor = FixedPredictor()
+    predictor = MeanPredictor()
     for rows, service_ns in observations:
         predictor.observe("m", rows, service_ns)
     for size in {rows for rows, _ in observations}:
@@ -94,12 +94,13 @@ def finishes(batches, weights):
         if end is None or (todo and todo[0][0] <= end[0]):
             now_ns, number = todo.pop(0)
             dispatch = a_dispatch(number, number, slot_class=batches[number - 1][2])
-            expected.update(lanes.start(dispatch, now_ns))
+            moved = lanes.start(dispatch, now_ns)
         else:
             now_ns, number = end
             ended[number] = now_ns
             del expected[number]
-            expected.update(lanes.end(number, now_ns))
+            moved = lanes.end(number, now_ns)
+        expected.update((finish.batch_id, finish.at_ns) for finish in moved)
     return ended
 
 

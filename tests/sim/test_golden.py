@@ -18,9 +18,9 @@ from headway.core import (
 )
 from headway.observe import JournalHeader, read_journal, replay
 from headway.policy import priority
-from headway.predict import FixedPredictor, Profile
+from headway.predict import Profile
 from headway.sim import Fault, SharedLanes, World, record_into
-from headway.testing import a_device, a_model, a_request
+from headway.testing import MeanPredictor, a_device, a_model, a_request
 from headway.units import NS_PER_MS
 
 GOLDEN = Path(__file__).parent / "golden" / "mixed.journal"
@@ -31,7 +31,7 @@ OCR = Profile({1: 4 * NS_PER_MS, 4: 10 * NS_PER_MS})
 
 def a_fresh_kernel():
     """As the run had it."""
-    return Kernel(PARAMS, priority(FixedPredictor({"ocr": OCR, "asr": OCR})))
+    return Kernel(PARAMS, priority(MeanPredictor({"ocr": OCR, "asr": OCR})))
 
 
 def the_run():

@@ -17,9 +17,9 @@ import pytest
 import headway
 from headway.core import Fail, Kernel, KernelParams, Reject, SlotClass, check_invariants
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor, Profile
+from headway.predict import Profile
 from headway.sim import Fault, SharedLanes, SoloTimes, Tally, World, record_into
-from headway.testing import a_device, a_model, a_request
+from headway.testing import MeanPredictor, a_device, a_model, a_request
 from headway.units import NS_PER_MS, NS_PER_S
 
 POLICIES = {"fifo": fifo, "priority": priority, "edf": edf}
@@ -45,7 +45,7 @@ class Run:
         rows_max=8,
     ):
         device = a_device(lanes=lanes)
-        predictor = FixedPredictor({"m": PROFILE})
+        predictor = MeanPredictor({"m": PROFILE})
         kernel = Kernel(KernelParams(devices=(device,)), POLICIES[policy](predictor))
         self.tally = Tally()
         self.records = []

@@ -38,7 +38,8 @@ class _Alone(NamedTuple):
 
     request: Request
     execution_ns: int
-    service_ns: int
+    overhead_ns: int
+    """What its service took beside its stages."""
 
 
 class _Watch:
@@ -56,7 +57,9 @@ class _Watch:
             self._requests[event.request.request_id] = event.request
         elif isinstance(event, BatchFinished):
             request, started_at_ns = self._batches.pop(event.batch_id)
-            self.executions.append(_Alone(request, event.execution_ns, now_ns - started_at_ns))
+            stages_ns = event.transfer_in_ns + event.execution_ns + event.transfer_out_ns
+            overhead_ns = max(0, now_ns - started_at_ns - stages_ns)
+            self.executions.append(_Alone(request, event.execution_ns, overhead_ns))
         for command in commands:
             if isinstance(command, Dispatch):
                 request = self._requests.pop(command.request_ids[0])
@@ -133,7 +136,7 @@ def _solo_class(name: str, alone: Sequence[_Alone]) -> SoloClass:
         rows=request.rows,
         median_ns=round(median(times_ns)),
         p95_ns=p95_ns,
-        overhead_ns=round(median(one.service_ns - one.execution_ns for one in alone)),
+        overhead_ns=round(median(one.overhead_ns for one in alone)),
         payload_bytes=request.payload_bytes,
         runs=len(alone),
     )

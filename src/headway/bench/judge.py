@@ -5,7 +5,7 @@ Knows journals, sidecars and predictors by name. Never how a recording was made.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -237,7 +237,8 @@ def score_rows(log: ShadowLog) -> list[ScoreRow]:
             if observations:
                 costs_ns = log.cost_ns.get(name) if of == "execution" else None
                 cost_us = sum(costs_ns) / len(costs_ns) / 1e3 if costs_ns else None
-                scores = asdict(score(observations))
+                expired = log.by_expired.get(name, ()) if of == "response" else ()
+                scores = _scores(observations, expired)
                 rows.append(ScoreRow(of=of, predictor=name, cost_us=cost_us, **scores))
     return rows
 
@@ -274,6 +275,16 @@ def _sharing_of(sidecar: Sidecar) -> Sharing:
 
 def _pooled(logs: Iterable[Mapping[str, list[Observation]]], name: str) -> list[Observation]:
     return [seen for log in logs for seen in log.get(name, ())]
+
+
+def _scores(observations: Sequence[Observation], expired: Sequence[Observation]) -> dict[str, Any]:
+    """By name: errors and width of what was answered, coverage also of what expired unanswered."""
+    bounds = score([*observations, *expired])
+    return asdict(score(observations)) | {
+        "coverage": bounds.coverage,
+        "coverage_min": bounds.coverage_min,
+        "coverage_max": bounds.coverage_max,
+    }
 
 
 def _names(runs: Sequence[Judged]) -> list[str]:
@@ -313,7 +324,8 @@ def _response_rows(runs: Sequence[Judged]) -> Iterable[ResponseRow]:
     for name in runs[0].with_profile.by_response:
         observations = _pooled((one.with_profile.by_response for one in runs), name)
         if observations:
-            scores = asdict(score(observations))
+            expired = _pooled((one.with_profile.by_expired for one in runs), name)
+            scores = _scores(observations, expired)
             yield ResponseRow(
                 config=sidecar.config,
                 utilisation=sidecar.utilisation,

@@ -73,7 +73,7 @@ class SoloClass(Struct, frozen=True, kw_only=True):
     """Of the execution."""
     p95_ns: int
     overhead_ns: int
-    """All of the way to the worker and back but the execution; the median."""
+    """What the service takes beside its stages, of which copies are two; the median."""
     payload_bytes: int
     runs: int
     """Executions that these are of, warm-up apart."""
@@ -155,7 +155,7 @@ def _profile(kinds: list[SoloClass], device: DeviceName) -> ModelProfile:
             for kind in kinds
         ),
         transfer_in_bytes=first.payload_bytes // first.rows,
-        overhead_ns=first.overhead_ns // first.rows,
+        overhead_ns=first.overhead_ns,
     )
 
 

@@ -17,13 +17,17 @@ from headway.core import (
     CANDIDATE,
     UNKNOWN,
     BatchId,
+    Cancel,
     Command,
     DeviceName,
     Dispatch,
+    Expire,
+    Fail,
     Forecast,
     ModelName,
     Predictor,
     QueueView,
+    Reject,
     Request,
     RequestId,
     Run,
@@ -63,6 +67,9 @@ class ShadowLog(NamedTuple):
     """Predictor -> in the order of the ends. The bound is of the service time."""
     by_response: dict[str, list[Observation]]
     """Predictor -> from admission to the answer."""
+    by_expired: dict[str, list[Observation]]
+    """Predictor -> requests that expired when they had already outlasted their bound: it is broken,
+    but what they would have taken is not known. Actual is the time until then."""
     cost_ns: dict[str, list[int]]
     """Predictor -> processor time of each forecast for a candidate and those that run."""
 
@@ -75,6 +82,7 @@ class _Start(NamedTuple):
 
 
 class _Admission(NamedTuple):
+    request: Request
     at_ns: int
     seen: int
     forecasts: dict[str, Forecast]
@@ -106,6 +114,7 @@ class Tee:
             {name: [] for name in shadows},
             {name: [] for name in shadows},
             {name: [] for name in shadows},
+            {name: [] for name in shadows},
         )
 
     def service_ns(self, model: ModelName, rows: int) -> int:
@@ -123,22 +132,21 @@ class Tee:
         return self._primary.forecast(candidate, device, queue, now_ns)
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """As the first says."""
+        return self._primary.foresee(request, queue, now_ns)
+
+    def admitted(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
         """As the first says; what the others say is kept until the request is answered."""
         self._admissions[request.request_id] = _Admission(
+            request,
             now_ns,
             self._seen,
             {
-                name: shadow.foresee(request, queue, now_ns)
+                name: shadow.admitted(request, queue, now_ns)
                 for name, shadow in self._shadows.items()
             },
         )
-        return self._primary.foresee(request, queue, now_ns)
-
-    def admitted(self, request: Request, now_ns: int) -> None:
-        """Pass it on."""
-        self._primary.admitted(request, now_ns)
-        for shadow in self._shadows.values():
-            shadow.admitted(request, now_ns)
+        return self._primary.admitted(request, queue, now_ns)
 
     def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
         """As the first says; what the others say is kept until the batch ends."""
@@ -185,16 +193,23 @@ class Tee:
         for name, shadow in self._shadows.items():
             own = admission.forecasts.get(name, UNKNOWN)
             shadow.answered(request, own, now_ns)
-            self.log.by_response[name].append(
-                Observation(
-                    group=group_of(request.model, request.rows),
-                    seen=admission.seen,
-                    predicted_ns=own.mean_ns,
-                    actual_ns=actual_ns,
-                    bound_ns=own.bound_ns,
-                    bounded_ns=actual_ns,
-                )
-            )
+            self.log.by_response[name].append(_of_request(admission, own, actual_ns))
+
+    def unanswered(self, commands: Sequence[Command], now_ns: int) -> None:
+        """Let go of requests that ended without an answer; a bound that they outlasted is broken.
+
+        An expiry before the bound says nothing of it, nor does any other end.
+        """
+        for command in commands:
+            if not isinstance(command, Expire | Cancel | Fail | Reject):
+                continue
+            admission = self._admissions.pop(command.request_id, None)
+            if admission is None or not isinstance(command, Expire):
+                continue
+            took_ns = now_ns - admission.at_ns
+            for name, own in admission.forecasts.items():
+                if 0 < own.bound_ns < took_ns:
+                    self.log.by_expired[name].append(_of_request(admission, own, took_ns))
 
     def install(self, count: int) -> None:
         """Of the first; the others fit as they learn."""
@@ -216,6 +231,17 @@ class Tee:
             self.log.cost_ns[name].append(clock() - began_at_ns)
 
 
+def _of_request(admission: _Admission, own: Forecast, took_ns: int) -> Observation:
+    return Observation(
+        group=group_of(admission.request.model, admission.request.rows),
+        seen=admission.seen,
+        predicted_ns=own.mean_ns,
+        actual_ns=took_ns,
+        bound_ns=own.bound_ns,
+        bounded_ns=took_ns,
+    )
+
+
 def listen(path: Path, shadows: Mapping[str, Predictor], clock: Clock | None = None) -> ShadowLog:
     """Let predictors listen to a recorded run.
 
@@ -233,6 +259,7 @@ def listen(path: Path, shadows: Mapping[str, Predictor], clock: Clock | None = N
     with closing(records):
         for record in records:
             commands = kernel.handle(record.event, record.now_ns)
+            tee.unanswered(commands, record.now_ns)
             if _dispatches(commands) != _dispatches(record.commands):
                 raise ConfigError(
                     f"step {record.seq} of `{path}` is decided otherwise by this version",

@@ -80,7 +80,8 @@ def _score(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json({"journal": args.journal, "scores": rows})
     else:
-        caption = f"{args.journal}: {len(log.executions)} executions, no profiles"
+        count = len(log.executions)
+        caption = f"{args.journal}: {count} executions, begun with own profiles"
         print_rich(scores_table(rows, caption=caption), can_drop_columns=True)
     return 0
 

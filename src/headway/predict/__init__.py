@@ -4,7 +4,6 @@ Knows `core`'s ports. Must never import a clock, a file or a device.
 """
 
 from headway.predict.factory import PREDICTORS, Built, Trainable, build, build_predictor
-from headway.predict.fixed import FixedPredictor
 from headway.predict.headway import HeadwayPredictor
 from headway.predict.links import Direction, Link, LinkTree
 from headway.predict.profile import ModelProfile, Pressures, Profile, SoloTime
@@ -18,7 +17,6 @@ __all__ = [
     "Direction",
     "Ended",
     "ExecutionModel",
-    "FixedPredictor",
     "HeadwayPredictor",
     "Link",
     "LinkTree",

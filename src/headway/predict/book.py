@@ -144,9 +144,11 @@ class Device:
         left_ns = running.said.execution_ns - (now_ns - running.started_at_ns)
         return max(left_ns, LEFT_MIN_RATIO * running.base_ns, 1.0)
 
-    def crowd(self) -> float:
-        """Solo work of what runs, a lane."""
-        return sum([running.base_ns for running in self.running.values()]) / len(self.lanes)
+    def crowd(self, now_ns: int | None = None) -> float:
+        """Solo work that what runs has left, a lane; without an instant, at the last change."""
+        at_ns = self._since_ns if now_ns is None else now_ns
+        left_ns = sum([self.left_ns(running, at_ns) for running in self.running.values()])
+        return left_ns / len(self.lanes)
 
     def start(self, running: Running, now_ns: int) -> None:
         """One more."""

@@ -69,7 +69,8 @@ class Bounds:
     Args:
         confidence: share of outcomes that stay within, above 0.5 and below 1.
 
-    Invariants: a factor is finite and at least 1; at most `_GROUPS_MAX` groups are kept.
+    Invariants: a factor is finite and at least 1; at most `_GROUPS_MAX` groups are kept,
+    and of misses only theirs.
     """
 
     def __init__(self, confidence: float) -> None:
@@ -78,7 +79,7 @@ class Bounds:
         self.confidence = confidence
         self._windows: dict[Group, _Window] = {}
         self._misses: dict[str, float] = {}
-        """a by the first name of the finest group."""
+        """a by the first name of the finest group; only of names of groups that are kept."""
         self._factors: dict[Group, float] = {}
         """What was answered since the last outcome, by the finest group."""
 
@@ -90,7 +91,9 @@ class Bounds:
         """
         known = self._factors.get(groups[0])
         if known is None:
-            known = self._factors[groups[0]] = self._fresh_factor(groups)
+            known = self._fresh_factor(groups)
+            if len(self._factors) < _GROUPS_MAX:
+                self._factors[groups[0]] = known
         return known
 
     def _fresh_factor(self, groups: Sequence[Group]) -> float:
@@ -122,14 +125,15 @@ class Bounds:
             return
         self._factors.clear()
         ratio = min(max(log(actual_ns / predicted_ns), -_LOG_RATIO_MAX), _LOG_RATIO_MAX)
+        name, is_kept = groups[0][0], False
         for group in groups:
-            window = self._windows.get(group)
-            if window is None and len(self._windows) < _GROUPS_MAX:
-                window = self._windows[group] = _Window()
+            window = self._window(group)
             if window is not None:
                 window.add(ratio)
+                is_kept = is_kept or group[0] == name
+        if not is_kept:
+            return
         target = 1.0 - self.confidence
-        name = groups[0][0]
         miss_ratio = self._misses.get(name, target)
         self._aim(name, miss_ratio + _STEP * (target - (actual_ns > bound_ns)))
 
@@ -149,14 +153,26 @@ class Bounds:
         windows = fields.get("windows")
         for line in windows[:_GROUPS_MAX] if isinstance(windows, list) else ():
             match line:
-                case [[str(), *_] as names, [*ratios]]:
-                    self._refill(tuple([str(name) for name in names]), ratios)
+                case [[str(), *_] as group, [*ratios]]:
+                    self._refill(tuple([str(name) for name in group]), ratios)
+        names = {group[0] for group in self._windows}
         for (name,), (miss_ratio,) in rows_of(fields.get("misses"), (str,), 1):
-            self._aim(str(name), miss_ratio)
+            if name in names:
+                self._aim(str(name), miss_ratio)
         self._factors.clear()
 
+    def _window(self, group: Group) -> _Window | None:
+        """A group's; None for a new one where there is no room."""
+        window = self._windows.get(group)
+        if window is None and len(self._windows) < _GROUPS_MAX:
+            window = self._windows[group] = _Window()
+        return window
+
     def _refill(self, group: Group, ratios: Sequence[object]) -> None:
-        window = self._windows[group] = _Window()
+        self._windows.pop(group, None)
+        window = self._window(group)
+        if window is None:
+            return
         for ratio in ratios[-_WINDOW:]:
             number = number_of(ratio)
             if number is not None:

@@ -23,6 +23,8 @@ _LITTLE: Final = 1e-9
 _LEVELS_MAX: Final = 64
 """Distinct (device, priority, class) that are told apart; further ones share the last."""
 _MODELS_MAX: Final = 1024
+_TOTALS_MAX: Final = 64
+"""Sums that are kept between two arrivals: clients choose priorities, and may only ask."""
 
 Level = tuple[DeviceName, int, SlotClass]
 
@@ -115,6 +117,8 @@ class ArrivalRates:
         key = (device, classes, above)
         total = self._totals.get(key)
         if total is None:
+            if len(self._totals) >= _TOTALS_MAX:
+                self._totals.clear()
             total = self._totals[key] = self._total(device, classes, above)
         count, work_ns = total
         span_ns = self._span_ns + max(0, now_ns - self._last_at_ns)

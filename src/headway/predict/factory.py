@@ -72,7 +72,7 @@ _MODELS: Final[Mapping[str, Callable[[Recipe], ExecutionModel]]] = MappingProxyT
     {
         "fixed": lambda recipe: FixedModel(),  # noqa: ARG005 - as its siblings
         "max10": lambda recipe: Max10Model(),  # noqa: ARG005 - as its siblings
-        "pairwise": lambda recipe: PairwiseModel(_by_model(recipe)),
+        "pairwise": lambda recipe: _pairwise(recipe),
         "rls": lambda recipe: RlsModel(_by_model(recipe)),
     }
 )
@@ -119,7 +119,7 @@ def _frame(recipe: Recipe, devices: Sequence[DeviceParams]) -> Frame:
         )
     if recipe.kind == "windowed-pcie":
         windowed = WindowedPcieModel(
-            PairwiseModel(_by_model(recipe)),
+            _pairwise(recipe),
             bytes_per_second=float(recipe.link_bytes_per_s),
             profiles=_by_model(recipe),
         )
@@ -133,6 +133,10 @@ def _frame(recipe: Recipe, devices: Sequence[DeviceParams]) -> Frame:
         )
     model = _MODELS[recipe.kind](recipe)
     return Shell(model, devices, profiles, weights=weights, confidence=confidence)
+
+
+def _pairwise(recipe: Recipe) -> PairwiseModel:
+    return PairwiseModel(_by_model(recipe), ridge_flop_per_byte=recipe.ridge_flop_per_byte)
 
 
 def _by_model(recipe: Recipe) -> dict[ModelName, ModelProfile]:

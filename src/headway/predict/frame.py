@@ -189,7 +189,9 @@ class Frame:
     def began(self, run: Run, now_ns: int) -> None:
         """A batch starts of which nothing is to be said; those beside it feel it all the same."""
         place = self._ground.device_for(run)
-        self._ground.start(self._ground.running_of(run, place), place, now_ns)
+        running = self._ground.running_of(run, place)
+        running.left_groups = _left_groups(run)
+        self._ground.start(running, place, now_ns)
         if self._transfers is not None:
             self._transfers.started(run, self._services.service_ns(run.model, run.rows), now_ns)
 

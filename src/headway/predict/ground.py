@@ -24,7 +24,7 @@ from headway.predict.outlook import Backlog, backlog_of
 from headway.predict.profile import ModelProfile
 from headway.predict.solo import SoloTimes
 from headway.predict.speeds import Experience, Speeds
-from headway.predict.stored import fields_of, number_of
+from headway.predict.stored import fields_of, number_of, time_of
 
 __all__ = ["CLASSES", "Ground"]
 
@@ -155,7 +155,7 @@ class Ground:
         self.solo.restore(fields.get("solo"))
         piece_ns = number_of(fields.get("piece_ns"))
         if piece_ns is not None and piece_ns >= 0.0:
-            self.piece_ns = piece_ns
+            self.piece_ns = time_of(piece_ns)
         for name, speeds in fields_of(fields.get("speeds")).items():
             device = self.devices.get(DeviceName(name))
             if device is not None:

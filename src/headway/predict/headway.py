@@ -106,7 +106,7 @@ class LaneExecutions:
         for slot_class, work_ns in moment.backlog.pieces:
             waiting[slot_class] += work_ns
         least = self._groups[-1][-1]
-        waiting[least] += moment.backlog.beyond_count * self._ground.piece_ns
+        waiting[least] += moment.backlog.beyond_ns
         return self._pots_of(moment, waiting)
 
     def _arrivals(self, moment: Moment) -> list[Pot]:
@@ -131,7 +131,7 @@ class LaneExecutions:
         priority = moment.candidate.run.priority
         inflow = ground.arrivals.inflow(moment.device.name, moment.now_ns, above=priority)
         rest_ns = sum([piece.work_ns for piece in moment.backlog.pieces[_PIECES_MAX:]])
-        rest_ns += moment.backlog.beyond_count * ground.piece_ns
+        rest_ns += moment.backlog.beyond_ns
         piece_ns = inflow.piece_ns or ground.piece_ns or _SMALL_NS
         weight = max(ground.weights.values())
         return Pot(weight, rest_ns, piece_ns, min(inflow.work_rate, _WORK_RATE_MAX))
@@ -176,7 +176,6 @@ class HeadwayPredictor(Frame):
         profiles: what was measured beforehand.
         weights: share of a lane per class, where a slot's class counts for the device.
         confidence: of every bound.
-        setting: whatever else times depend on, such as thread counts.
         transfers: knows the links; without it transfers are what they usually were.
     """
 
@@ -187,7 +186,6 @@ class HeadwayPredictor(Frame):
         *,
         weights: Mapping[SlotClass, float] | None = None,
         confidence: float = 0.95,
-        setting: str = "",
         transfers: Transfers | None = None,
     ) -> None:
         profiles = tuple(profiles)
@@ -197,7 +195,6 @@ class HeadwayPredictor(Frame):
             ground,
             Services(profiles),
             confidence=confidence,
-            setting=setting,
             transfers=transfers,
             is_corrected=True,
         )

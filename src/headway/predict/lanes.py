@@ -38,6 +38,8 @@ _LUMP_RATIO: Final = 0.4
 """With more, a step is at least this part of the time that has passed."""
 _PENDING_MIN: Final = 1e-3
 """Pieces, and parts of a slot, that are as good as none."""
+_SETTLED_RATIO: Final = 0.8
+"""A pot has settled when it gains at least this part of what it loses."""
 _NEVER_NS: Final = 1e18
 
 Efficiency = Sequence[Sequence[float]]
@@ -164,6 +166,23 @@ class Rolling:
         self._weights[lane] += load.weight
         self.left += 1
 
+    @property
+    def full_rate(self) -> float:
+        """Solo work per elapsed time that is done while every slot is taken."""
+        column = self._efficiency[min(OTHERS_MAX, len(self.slots) - 1)]
+        return sum([column[min(MATES_MAX, slots)] for slots in self.slots])
+
+    def hold_first(self, ratio: float) -> None:
+        """The first pot gains at most this part of what full lanes get done."""
+        first = self.pots[0]
+        work_rate = min(first.work_rate, ratio * self.full_rate)
+        self.pots = [first._replace(work_rate=work_rate), *self.pots[1:]]
+
+    @property
+    def is_settled(self) -> bool:
+        """The first pot is being emptied, and hardly falls or does not."""
+        return self.pots[0].work_rate >= _SETTLED_RATIO * self._drains[0] > 0.0
+
     def step(self, active: int | None = None) -> None:
         """On to the next end, or to where a pot's level has moved far.
 
@@ -180,16 +199,18 @@ class Rolling:
                 if lane_ns < span_ns:  # noqa: PLR1730 - a call to min() would be most of the cost
                     span_ns = lane_ns
         span_ns = max(span_ns, self._lump_ratio * self.at_ns)
+        room_ns = self._room() * pots[0].piece_ns if len(pots) == 1 else 0.0
         if pots:
-            span_ns = self._shorten(span_ns, len(pots))
-        self._move(max(0.0, span_ns))
+            span_ns = self._shorten(span_ns, len(pots), room_ns)
+        self._move(max(0.0, span_ns), room_ns)
 
-    def _move(self, span_ns: float) -> None:
+    def _move(self, span_ns: float, room_ns: float) -> None:
         """Progress everywhere; whoever has reached its end has ended."""
         self.at_ns += span_ns
-        levels = self.levels
+        levels, drains = self.levels, self._drains
         for index, pot in enumerate(self.pots):
-            levels[index] = _later(levels[index], pot.work_rate, self._drains[index], span_ns)
+            full_ns = 0.0 if index else room_ns
+            levels[index] = _later(levels[index], pot.work_rate, drains[index], span_ns, full_ns)
         for lane, queue in enumerate(self._queues):
             if queue:
                 progress = self._progress[lane] + self._rates[lane] * span_ns
@@ -209,7 +230,7 @@ class Rolling:
             self._weights[lane] -= weight
             self.left -= 1
 
-    def _shorten(self, span_ns: float, active: int) -> float:
+    def _shorten(self, span_ns: float, active: int, room_ns: float) -> float:
         """The span, or less where what the pots take would change within it.
 
         How long a step may be depends on the pieces alone, not on what runs: two devices that
@@ -217,12 +238,11 @@ class Rolling:
         """
         step_ns = self._step_pieces * min([pot.piece_ns for pot in self.pots[:active]])
         if active == 1:
-            pot, level = self.pots[0], self.levels[0]
-            change = pot.work_rate - self._drains[0]
-            spare_ns = level - self._room() * pot.piece_ns
-            if change == 0.0 or (spare_ns >= 0.0 and change > 0.0):
+            change = self.pots[0].work_rate - self._drains[0]
+            spare_ns = self.levels[0] - room_ns
+            if self.left and (change == 0.0 or (spare_ns >= 0.0 and change > 0.0)):
                 return span_ns
-            if spare_ns > 0.0:
+            if spare_ns > 0.0 > change:
                 # It holds more than it can place: nothing changes before that is gone.
                 step_ns = max(spare_ns / -change, 0.25 * step_ns)
         if step_ns >= span_ns:
@@ -385,12 +405,21 @@ def _rate(
     return rate
 
 
-def _later(level: float, gain: float, drain: float, span_ns: float) -> float:
+def _later(level: float, gain: float, drain: float, span_ns: float, full_ns: float = 0.0) -> float:
     """A pot's level after a while.
 
     With nothing to come it drains evenly, as batches do; else in proportion to what it holds:
     dL/dt = gain − (drain / level) L, which neither overshoots nor falls below nothing.
+
+    Args:
+        full_ns: what the slots hold, where known; what is above it drains evenly, and first.
     """
+    if level > full_ns > 0.0:
+        change = gain - drain
+        if level + change * span_ns >= full_ns:
+            return level + change * span_ns
+        span_ns -= (level - full_ns) / -change
+        level = full_ns
     if level <= 0.0 or drain <= 0.0 or gain <= 0.0:
         return max(0.0, level + (gain - drain) * span_ns)
     pull = drain / level
@@ -403,10 +432,9 @@ def _spread_one(counts: Sequence[int], slots: Sequence[int], pending: float) -> 
     fills = [0.0] * len(counts)
     if pending <= _PENDING_MIN:
         return fills
+    lanes = range(len(counts))
     for level in range(min(counts), max(slots)):
-        rising = [
-            lane for lane, count in enumerate(counts) if count <= level and slots[lane] > level
-        ]
+        rising = [lane for lane in lanes if counts[lane] <= level < slots[lane]]
         if not rising:
             continue
         each = pending / len(rising)

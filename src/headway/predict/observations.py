@@ -17,7 +17,10 @@ _WINDOW: Final = 4000
 """Rows that a fit uses at most."""
 _LATE_MAX: Final = 1000
 """Rows that may come between a fit's last one and its use."""
-_BYTES: Final = 4
+_SPARE_MAX: Final = 200
+"""Further ones that are cut away together, for each cut copies what stays."""
+_FIRST_MAX: Final = 2**53
+"""More rows than this were never added."""
 
 
 class _Kept(NamedTuple):
@@ -33,7 +36,7 @@ class Observations:
     One thread adds while another reads what came before: rows that are kept never move, and what
     takes the place of a store that was cut is a new store.
 
-    Invariants: at most 5,200 rows are kept.
+    Invariants: at most `_WINDOW + _LATE_MAX + _SPARE_MAX` rows are kept.
     """
 
     __slots__ = ("_kept", "_width")
@@ -53,8 +56,7 @@ class Observations:
         self._kept.numbers.extend(row)
         first, numbers = self._kept
         spare = len(numbers) // self._width - (_WINDOW + _LATE_MAX)
-        # Cut rarely: each cut copies what stays.
-        if spare >= 200:
+        if spare >= _SPARE_MAX:
             self._kept = _Kept(first + spare, numbers[spare * self._width :])
 
     def before(self, count: int) -> NDArray[np.float32] | None:
@@ -80,7 +82,7 @@ class Observations:
         """Take up what `state` gave, all of it or nothing; False for nothing."""
         match state:
             case {"first": int() as first, "width": self._width, "rows": str() as text} if (
-                first >= 0
+                0 <= first <= _FIRST_MAX
             ):
                 pass
             case _:
@@ -91,5 +93,7 @@ class Observations:
             return False
         if rows.size % self._width or not np.isfinite(rows).all():
             return False
-        self._kept = _Kept(first, array("f", rows.tolist()))
+        spare = max(0, rows.size // self._width - (_WINDOW + _LATE_MAX + _SPARE_MAX))
+        kept = rows[spare * self._width :]
+        self._kept = _Kept(first + spare, array("f", kept.tolist()))
         return True

@@ -26,6 +26,10 @@ _REQUESTS_MAX: Final = 8
 _REQUESTS_BEFORE_MAX: Final = 48
 """And for a request that arrives."""
 _STEPS_MAX: Final = 120
+_AHEAD_RATIO_MAX: Final = 0.9
+"""More important arrivals are taken to leave lanes the rest: an overload is not for ever, and a few
+dozen arrivals in a row, over which rates are measured, often look like one. So a wait is at most
+ten times what it would be without them."""
 
 WorkOf = Callable[[ModelName, BucketKey, int, int], float]
 """Solo work of (model, bucket, rows, payload bytes), in nanoseconds; 0 while unknown."""
@@ -43,8 +47,8 @@ class Backlog(NamedTuple):
 
     pieces: tuple[Piece, ...]
     """Those served first, in order."""
-    beyond_count: float
-    """Requests behind them."""
+    beyond_ns: float
+    """Solo work behind them, taken to be like theirs a request."""
     last: Piece | None = None
     """The batch that a certain request would be in, behind all of these."""
 
@@ -88,16 +92,19 @@ def backlog_of(
     for request in islice(queue.requests(), requests_max):
         seen += 1
         groups.add(request, queue.params(request.model))
-    beyond_count = float(max(0, queue.count - seen))
+    pieces = tuple([batch.piece for batch in groups.forming])
+    # A request brings its part of a batch, and nothing where it runs elsewhere.
+    beyond_ratio = max(0, queue.count - seen) / max(1, seen)
+    beyond_ns = beyond_ratio * sum([piece.work_ns for piece in pieces])
     if last is None:
-        return Backlog(tuple([batch.piece for batch in groups.forming]), beyond_count)
+        return Backlog(pieces, beyond_ns)
     batch = groups.add(last, queue.params(last.model))
     before = groups.forming
     if batch is not None:
         batch.share_ratio = 1.0
         before = before[: before.index(batch)]
     pieces = tuple([each.piece for each in before])
-    return Backlog(pieces, beyond_count, None if batch is None else batch.piece)
+    return Backlog(pieces, beyond_ns, None if batch is None else batch.piece)
 
 
 class _Groups:
@@ -143,8 +150,10 @@ def roll_queue(rolling: Rolling, queue: Sequence[Load]) -> Through:
         rolling: the device, with what runs on it. Its first pot goes before the last of the queue
             though it is not in it (more important arrivals, and what waits beyond those followed
             one by one); the others take free slots once the last of the queue has its own.
+            What the first gains is held to what lanes can bear, so that the way has an end.
         queue: batches in order of service, their lanes ignored; the last is asked about.
     """
+    rolling.hold_first(_AHEAD_RATIO_MAX)
     waiting = list(reversed(queue))
     last = queue[-1]
     index, start_ns = -1, 0.0
@@ -171,7 +180,9 @@ def _free_lane(rolling: Rolling, is_last: bool) -> int | None:
             if best < 0 or count < rolling.counts[best]:
                 best = lane
     if is_last and free:
-        free -= round(rolling.levels[0] / rolling.pots[0].piece_ns)
+        held = rolling.levels[0] / rolling.pots[0].piece_ns
+        # A slot that a steady stream fills part of the time is free for the rest of it.
+        free -= int(held) if rolling.is_settled else round(held)
     return best if free > 0 else None
 
 
@@ -183,5 +194,6 @@ def _extrapolated(
     crowd = max(sum(rolling.slots) / lanes, 1.0)
     if waiting:
         work_ns = rolling.levels[0] + sum([load.work_ns for load in waiting[1:]])
-        return Through(rolling.at_ns + work_ns / lanes, last.work_ns * crowd)
+        spare_rate = rolling.full_rate - rolling.pots[0].work_rate
+        return Through(rolling.at_ns + work_ns / spare_rate, last.work_ns * crowd)
     return Through(start_ns, max(rolling.at_ns - start_ns, last.work_ns))

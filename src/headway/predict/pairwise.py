@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from headway.core import ModelName
-from headway.predict.profile import ModelProfile, Pressures
+from headway.predict.profile import ModelProfile
 from headway.predict.recent import Recent
 from headway.predict.scene import Ended, Scene
 
@@ -18,6 +18,10 @@ __all__ = ["Bound", "PairwiseModel", "bound_of"]
 _WINDOW = 20
 _SEEN_MIN = 5
 _HISTORY_RATIO = 0.6
+_MEMORY_BOUND_RATIO: Final = 0.2
+"""A model that takes this part of the bandwidth from the other lanes, or is slowed by this much
+while they stream flat out, is bound by memory: nearly what the rule says of two such models side by
+side, and well beyond the noise of the probes."""
 _FACTOR_MAX = 100.0
 """An execution that was slower than this beside its neighbours was hung, not slowed."""
 
@@ -38,21 +42,22 @@ _RULE: Final[dict[tuple[Bound, Bound], float]] = {
 }
 
 
-def bound_of(profile: ModelProfile | None, ridge_flop_per_byte: float | None) -> Bound:
-    """By the probes where there are any, else by the roofline's ridge; compute when in doubt.
+def bound_of(profile: ModelProfile | None, ridge_flop_per_byte: float) -> Bound:
+    """By the probes from lane to lane if there are any, else by the ridge; compute when in doubt.
 
     Args:
         profile: What was measured of the model.
         ridge_flop_per_byte: Arithmetic intensity at which the device's compute ceiling meets its
-            bandwidth ceiling; a model below it is bound by memory. Traffic is taken midway, as a
-            geometric mean, between the graph's fused and unfused bounds.
+            bandwidth ceiling; a model below it is bound by memory. 0 where it is not known.
+            Traffic is taken midway, as a geometric mean, between the graph's fused and unfused
+            bounds.
     """
     if profile is None:
         return Bound.COMPUTE
     pressures = profile.pressures
-    if pressures != Pressures():
-        is_memory = pressures.bandwidth_demand > pressures.compute_demand
-        return Bound.MEMORY if is_memory else Bound.COMPUTE
+    bandwidth_ratio = max(pressures.bandwidth_demand, pressures.bandwidth_sensitivity)
+    if bandwidth_ratio > 0.0 or pressures.compute_sensitivity > 0.0:
+        return Bound.MEMORY if bandwidth_ratio >= _MEMORY_BOUND_RATIO else Bound.COMPUTE
     low, high = sorted((profile.bytes_per_row_fused, profile.bytes_per_row_unfused))
     traffic = (low * high) ** 0.5 if low > 0.0 else high
     if not ridge_flop_per_byte or traffic <= 0.0 or profile.flop_per_row <= 0.0:
@@ -83,7 +88,7 @@ class PairwiseModel:
         self,
         profiles: Mapping[ModelName, ModelProfile] | None = None,
         *,
-        ridge_flop_per_byte: float | None = None,
+        ridge_flop_per_byte: float = 0.0,
     ) -> None:
         self._bounds = {
             model: bound_of(profile, ridge_flop_per_byte)

@@ -46,7 +46,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     device: DeviceName
     bucket: BucketKey = BucketKey("")
     """The shapes that it was measured with, as requests that name no version and no parameters
-    have them; empty when that is not known. A model may have a profile for each."""
+    have them; empty when that is not known. A model may have a profile for each; shapes without one
+    borrow the nearest's."""
     solo: tuple[SoloTime, ...] = ()
     """Ascending in rows; execution alone, without transfers and the way to the worker."""
     transfer_in_bytes: int = 0
@@ -56,7 +57,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     """What loading it added to a worker, the library apart."""
     overhead_ns: int = 0
-    """Of the smallest batch: the way to the worker and back, copies included, execution not."""
+    """Of a batch of the smallest size, not of a row: what its service takes beside its stages,
+    which are the copies in and out and the execution."""
     pressures: Pressures = Pressures()
     flop_per_row: float = 0.0
     """From the graph; 0 when it is not known."""

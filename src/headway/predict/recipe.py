@@ -19,6 +19,9 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken to be what they usually were."""
     link_bytes_per_s: int = 12 << 30
     """For `windowed-pcie`: what the link to the devices carries."""
+    ridge_flop_per_byte: float = 0.0
+    """For `pairwise` and what stands on it: below this arithmetic intensity a model that was not
+    probed is bound by memory; 0 where the device was not calibrated."""
     profiles: tuple[ModelProfile, ...] = ()
     state: dict[str, object] = {}
     """What it had learnt before."""

@@ -59,10 +59,11 @@ class SceneExecutions:
         frees += [0.0] * (len(device.slot_lanes) - len(frees))
         ends = list(zip(frees, running, strict=False))
         heapify(frees)
-        beyond_ns = moment.backlog.beyond_count * last.work_ns
-        for work_ns in [*[piece.work_ns for piece in moment.backlog.pieces], beyond_ns]:
-            heappush(frees, heappop(frees) + work_ns * self._stretch_ratio)
-        start_ns = frees[0]
+        for piece in moment.backlog.pieces:
+            heappush(frees, heappop(frees) + piece.work_ns * self._stretch_ratio)
+        # What is not looked at keeps every slot busy for as long.
+        beyond_ns = moment.backlog.beyond_ns * self._stretch_ratio / len(frees)
+        start_ns = frees[0] + beyond_ns
         others = [batch for end_ns, batch in ends if end_ns > start_ns]
         execution_ns = self._ask(scene_of(moment, candidate, others))
         return Passage(start_ns, max(execution_ns, last.work_ns))

@@ -3,13 +3,14 @@
 Knows finished batches by model and rows. Refuses to know why they took what they took.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from math import exp, log
 from typing import Final
 
 from headway.core import ModelName, Run, Stages
 from headway.predict.profile import ModelProfile
-from headway.predict.stored import fields_of, rows_of
+from headway.predict.stored import NS_MAX, fields_of, has_rows, rows_of, time_of
 
 __all__ = ["Services"]
 
@@ -26,7 +27,9 @@ class Services:
     """Running means by model and rows: service, overhead and transfers; and the fastest service.
 
     Overhead is what is left of a service after its stages. A size that was never seen is taken for
-    the nearest of its model, its transfers in proportion to rows.
+    the nearest of its model, its transfers in proportion to rows. A model has one overhead: that of
+    today, and before the first batch the least of its profiles, for in some of them the message
+    waited for a core.
 
     Invariants: means stay within what was observed; at most `_SIZES_MAX` sizes are kept.
     """
@@ -35,9 +38,13 @@ class Services:
         self._services: dict[tuple[ModelName, int], float] = {}
         self._transfers: dict[tuple[ModelName, int], float] = {}
         self._floors: dict[tuple[ModelName, int], int] = {}
-        self._overheads = {p.model: float(p.overhead_ns) for p in profiles if p.overhead_ns > 0}
+        self._overheads: dict[ModelName, float] = {}
+        for profile in profiles:
+            if profile.overhead_ns > 0:
+                least_ns = self._overheads.get(profile.model, float(NS_MAX))
+                self._overheads[profile.model] = min(least_ns, float(profile.overhead_ns))
         self._rows: dict[ModelName, list[int]] = {}
-        """Sizes seen of each model."""
+        """Sizes seen of each model, ascending."""
 
     def service_ns(self, model: ModelName, rows: int) -> float:
         """Usual service; 0 while nothing of the model was seen."""
@@ -55,7 +62,7 @@ class Services:
     def transfer_ns(self, model: ModelName, rows: int) -> float:
         """Usual transfers, both directions together; 0 while nothing of the model was seen."""
         near = self._near(model, rows)
-        return 0.0 if near is None else self._transfers[model, near] * rows / near
+        return 0.0 if near is None else time_of(self._transfers[model, near] * rows / near)
 
     def see(self, run: Run, stages: Stages, execution_ns: int) -> None:
         """A batch has run; no stage is negative."""
@@ -79,13 +86,16 @@ class Services:
         self._services[model, rows] = service_ns
         self._transfers[model, rows] = transfer_ns
         self._floors[model, rows] = floor_ns
-        self._rows.setdefault(model, []).append(rows)
+        insort(self._rows.setdefault(model, []), rows)
 
     def _near(self, model: ModelName, rows: int) -> int | None:
         if (model, rows) in self._services:
             return rows
         seen = self._rows.get(model)
-        return min(seen, key=lambda size: (abs(size - rows), size)) if seen else None
+        if not seen:
+            return None
+        at = bisect_left(seen, rows)
+        return min(seen[max(0, at - 1) : at + 1], key=lambda size: (abs(size - rows), size))
 
     def state(self) -> dict[str, object]:
         """Means and floors by model and rows."""
@@ -101,13 +111,14 @@ class Services:
         """Take up what `state` gave; what does not fit is ignored."""
         fields = fields_of(state)
         for (model, rows), numbers in rows_of(fields.get("sizes"), (str, int), 3):
-            is_new = (model, rows) not in self._services and int(rows) >= 1
+            is_new = (model, rows) not in self._services and has_rows(rows)
             if is_new and min(numbers) >= 0.0 and len(self._services) < _SIZES_MAX:
+                service_ns, transfer_ns, floor_ns = [time_of(number) for number in numbers]
                 name = ModelName(str(model))
-                self._add(name, int(rows), numbers[0], numbers[1], int(numbers[2]))
+                self._add(name, int(rows), service_ns, transfer_ns, int(floor_ns))
         for (model,), numbers in rows_of(fields.get("overheads"), (str,), 1):
             if numbers[0] >= 0.0 and len(self._overheads) < _SIZES_MAX:
-                self._overheads[ModelName(str(model))] = numbers[0]
+                self._overheads[ModelName(str(model))] = time_of(numbers[0])
 
 
 def _blend(mean_ns: float | None, value_ns: float) -> float:

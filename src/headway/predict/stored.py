@@ -5,11 +5,14 @@ Knows lists, words and finite numbers. Refuses to know what they were stored for
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Row", "fields_of", "number_of", "rows_of"]
+__all__ = ["NS_MAX", "Row", "fields_of", "has_rows", "number_of", "rows_of", "time_of"]
 
-_ROWS_MAX = 8192
+NS_MAX: Final = 86_400 * 10**9
+"""A day: a stored time that is longer counts as that."""
+_BATCH_ROWS_MAX: Final = 2**31 - 1
+_ROWS_MAX: Final = 8192
 """No table that was stored is longer."""
 
 
@@ -34,6 +37,16 @@ def number_of(value: object) -> float | None:
     except OverflowError:
         return None
     return number if isfinite(number) else None
+
+
+def time_of(number: float) -> float:
+    """A stored time in nanoseconds, within 0 and a day."""
+    return min(max(number, 0.0), float(NS_MAX))
+
+
+def has_rows(value: str | int) -> bool:
+    """Whether a stored number of rows is one that a batch can have."""
+    return isinstance(value, int) and 1 <= value <= _BATCH_ROWS_MAX
 
 
 def rows_of(value: object, kinds: tuple[type, ...], count: int) -> Iterator[Row]:

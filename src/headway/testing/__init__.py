@@ -1,7 +1,7 @@
 """What tests of headway, and of what is built on it, are made of; ships to users.
 
-Knows virtual time, scripted executors, and builders that state only what matters. Never runs in
-production, and never imports pytest.
+Knows virtual time, scripted executors, a predictor without foresight, and builders that state only
+what matters. Never runs in production, and never imports pytest.
 """
 
 from headway.testing.builders import (
@@ -14,6 +14,7 @@ from headway.testing.builders import (
     dispatched,
     without_timers,
 )
+from headway.testing.mean_predictor import MeanPredictor
 from headway.testing.scripted import ECHO_SIGNATURE, ScriptedError, ScriptedExecutor
 from headway.testing.virtual_loop import DeadlockError, VirtualLoop, run_virtual
 
@@ -21,6 +22,7 @@ __all__ = [
     "ECHO_SIGNATURE",
     "DeadlockError",
     "Dialogue",
+    "MeanPredictor",
     "ScriptedError",
     "ScriptedExecutor",
     "VirtualLoop",

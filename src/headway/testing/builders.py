@@ -48,7 +48,7 @@ from headway.core import (
 )
 from headway.errors import InvariantError
 from headway.policy import edf, fifo, priority
-from headway.predict import FixedPredictor
+from headway.testing.mean_predictor import MeanPredictor
 from headway.units import parse_bytes, parse_duration_ns
 
 __all__ = [
@@ -207,7 +207,7 @@ def a_kernel(
         limits: fields of `KernelParams`; its defaults when absent.
     """
     if isinstance(policy, str):
-        policy = _POLICIES[policy](FixedPredictor() if predictor is None else predictor)
+        policy = _POLICIES[policy](MeanPredictor() if predictor is None else predictor)
     devices = [a_device(lanes=[0] * slots)] if devices is None else devices
     talk = Dialogue(Kernel(KernelParams(devices=tuple(devices), **limits), policy))
     for model in models:

@@ -8,8 +8,9 @@ from headway.bench.orders import SoloClass
 from headway.bench.plan import Shift
 from headway.bench.shadows import Execution, ShadowLog
 from headway.core import Run, SlotClass, Stages
-from headway.predict import FixedPredictor, Profile
+from headway.predict import Profile
 from headway.report import Observation
+from headway.testing import MeanPredictor
 from headway.units import NS_PER_MS, NS_PER_S
 
 
@@ -69,7 +70,9 @@ def a_log(errors, costs_ns=()):
         stages = Stages(service_ns=5 * NS_PER_MS, execution_ns=5 * NS_PER_MS)
         executions.append(Execution(run, start_ns, start_ns + 5 * NS_PER_MS, stages, index))
         observations.append(Observation("m x1", index, round(1000 * (1 + error)), 1000, 1100, 1000))
-    return ShadowLog(executions, {"p": observations}, {"p": observations}, {"p": list(costs_ns)})
+    return ShadowLog(
+        executions, {"p": observations}, {"p": observations}, {"p": []}, {"p": list(costs_ns)}
+    )
 
 
 def a_judged(errors, *, costs_ns=(), busy=(0.5,), **fields):
@@ -146,7 +149,7 @@ def test_shift_counts_from_where_it_was():
 
 
 def test_profiles_are_one_for_each_shape():
-    """Sizes of one shape stand together in order; sizes of a model's other shape apart."""
+    """Sizes of a shape stand together in order; bytes are of a row, the overhead is of a batch."""
     sidecar = a_sidecar(
         solo=(
             a_solo(rows=3, name="m x3", median_ns=30 * NS_PER_MS),
@@ -160,7 +163,7 @@ def test_profiles_are_one_for_each_shape():
         (3, 30 * NS_PER_MS),
     ]
     assert (first.bucket, second.bucket, first.device) == ("|x", "|y", "cpu:0")
-    assert (first.transfer_in_bytes, first.overhead_ns) == (50, NS_PER_MS // 2)
+    assert (first.transfer_in_bytes, first.overhead_ns) == (50, NS_PER_MS)
     assert sidecar.solo_ns == {
         "m x3": 30 * NS_PER_MS,
         "m x2": 20 * NS_PER_MS,
@@ -171,7 +174,7 @@ def test_profiles_are_one_for_each_shape():
 def build(recipe, devices):
     """`fixed` with what is known, whatever the name."""
     times = {p.model: Profile({s.rows: s.median_ns for s in p.solo}) for p in recipe.profiles}
-    return FixedPredictor(times)
+    return MeanPredictor(times)
 
 
 def test_recording_is_judged_with_and_without_profiles(journal):
@@ -209,6 +212,17 @@ def test_any_journal_has_a_row_of_each_kind(journal):
     ]
     assert [row.cost_us for row in rows] == [0.001, 0.001, None, None]
     assert rows[0].count == len(log.executions)
+
+
+def test_bounds_that_expired_requests_outlasted_count_as_broken_and_nothing_else():
+    """Coverage falls, of all and of the class; the count and errors are those of the answered."""
+    one = a_judged([0.0] * 100)
+    answered, expired = one.with_profile.by_response["p"], one.with_profile.by_expired["p"]
+    expired += [answered[0]._replace(actual_ns=10**6, bounded_ns=10**6)] * 100
+    (row,) = summarise([one], "pinned").response_prediction
+    assert (row.requests, row.mape, row.coverage, row.coverage_min) == (100, 0.0, 0.5, 0.5)
+    execution, response = score_rows(one.with_profile)
+    assert (execution.coverage, response.coverage, response.count) == (1.0, 0.5, 100)
 
 
 def test_recording_shorter_than_a_window_is_one_window(journal):

@@ -1,22 +1,31 @@
 """Several predictors on one recorded run: all are told the same, and none changes it."""
 
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
-from headway.bench.shadows import listen
+from headway.app import kernel_of, predictor_of
+from headway.bench.shadows import Tee, listen
 from headway.core import (
     BatchFinished,
+    Cancel,
     Complete,
+    Expire,
+    ExpireReason,
+    Fail,
     Forecast,
+    Reject,
+    RejectReason,
     RequestArrived,
+    Stage,
 )
 from headway.errors import ConfigError
 from headway.observe import read_journal
-from headway.predict import FixedPredictor
+from headway.testing import MeanPredictor, a_request
 
 
-class Stubborn(FixedPredictor):
+class Stubborn(MeanPredictor):
     """Says the same of everything, and writes down what it is told."""
 
     def __init__(self, says_ns):
@@ -27,12 +36,9 @@ class Stubborn(FixedPredictor):
     def _forecast(self):
         return Forecast(mean_ns=self.says_ns, bound_ns=2 * self.says_ns, base_ns=self.says_ns)
 
-    def foresee(self, request, queue, now_ns):
-        self.told.append(("foresee", request.request_id, queue.count, now_ns))
+    def admitted(self, request, queue, now_ns):
+        self.told.append(("admitted", request.request_id, queue.count, now_ns))
         return self._forecast()
-
-    def admitted(self, request, now_ns):
-        self.told.append(("admitted", request.request_id, now_ns))
 
     def started(self, run, queue, now_ns):
         super().started(run, queue, now_ns)
@@ -100,7 +106,6 @@ def test_shadows_are_told_alike_and_do_not_meet(journal):
     listen(journal, {"b": alone})
     assert second.told == alone.told
     assert {kind for kind, *_ in first.told} == {
-        "foresee",
         "admitted",
         "started",
         "finished",
@@ -137,3 +142,48 @@ def test_other_decisions_are_refused(journal):
     journal.write_bytes(text.replace(b'"kind":"priority"', b'"kind":"fifo"', 1))
     with pytest.raises(ConfigError, match="decided otherwise"):
         listen(journal, {"a": Stubborn(7)})
+
+
+def test_requests_that_end_unanswered_are_let_go(journal):
+    """Of those that expired after their bound it is known to be broken; of others nothing is."""
+    header, _ = read_journal(journal)
+    records = records_of(journal)
+    arrived, took_ns = {}, []
+    for record in records:
+        if isinstance(record.event, RequestArrived):
+            arrived[record.event.request.request_id] = record.now_ns
+        expired = (c for c in record.commands if isinstance(c, Expire))
+        took_ns += [record.now_ns - arrived[c.request_id] for c in expired]
+    assert len(set(took_ns)) > 5
+    middle_ns = sorted(took_ns)[len(took_ns) // 2]
+    shadows = {"a": Stubborn(middle_ns // 2), "b": Stubborn(10**12), "c": Stubborn(0)}
+    tee = Tee(predictor_of(header), shadows)
+    kernel = kernel_of(header, tee)
+    for record in records:
+        tee.unanswered(kernel.handle(record.event, record.now_ns), record.now_ns)
+    bound_ns = 2 * (middle_ns // 2)
+    broken = tee.log.by_expired["a"]
+    assert [seen.bounded_ns for seen in broken] == [ns for ns in took_ns if ns > bound_ns] != []
+    assert {(seen.predicted_ns, seen.bound_ns) for seen in broken} == {(middle_ns // 2, bound_ns)}
+    assert (tee.log.by_expired["b"], tee.log.by_expired["c"]) == ([], [])
+    assert tee._admissions.keys() == kernel.ledger.live.keys()
+    assert listen(journal, {"a": Stubborn(middle_ns // 2)}).by_expired["a"] == broken
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Expire(request_id=1, stage=Stage.WAITING, reason=ExpireReason.DEADLINE_PAST),
+        Cancel(request_id=1, stage=Stage.WAITING),
+        Fail(request_id=1, stage=Stage.RUNNING, code="internal", message="?"),
+        Reject(request_id=1, reason=RejectReason.MODEL_QUEUE_FULL, retry_after_ns=1),
+    ],
+)
+def test_every_end_without_an_answer_lets_a_request_go(command):
+    """Whatever the reason, and also where it never was let in."""
+    tee = Tee(Stubborn(1), {"a": Stubborn(1)})
+    tee.unanswered([command], 5)
+    tee.admitted(a_request(1), SimpleNamespace(count=0), 0)
+    tee.unanswered([command], 10)
+    assert not tee._admissions
+    assert len(tee.log.by_expired["a"]) == isinstance(command, Expire)

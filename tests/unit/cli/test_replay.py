@@ -164,7 +164,7 @@ def test_score_judges_predictors_that_were_not_there(
     assert main(words) == EXIT_OK
     out = capsys.readouterr().out
     assert "execution" in out
-    assert "no profiles" in out
+    assert "own profiles" in out
 
 
 def test_score_of_an_unknown_predictor_is_refused(

@@ -30,10 +30,9 @@ from headway.executors import (
     emulated_demand,
 )
 from headway.policy import fifo
-from headway.predict import FixedPredictor
 from headway.runtime import LoopClock
 from headway.sim import EmulatedDevices, World, record_into
-from headway.testing import a_request, run_virtual
+from headway.testing import MeanPredictor, a_request, run_virtual
 
 MS = 1_000_000
 D0, D1 = DeviceName("emulated:0"), DeviceName("emulated:1")
@@ -299,7 +298,7 @@ def test_engine_in_real_time_and_simulator_live_the_same_run():
         machine = EmulatedMachine(accelerator("a100-pcie4"), [model], (D0,), 5)
         records = []
         world = World(
-            Kernel(KernelParams(devices=(DEVICE,)), fifo(FixedPredictor())),
+            Kernel(KernelParams(devices=(DEVICE,)), fifo(MeanPredictor())),
             EmulatedDevices(machine),
             observe=record_into(records),
         )

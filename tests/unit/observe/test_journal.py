@@ -17,8 +17,7 @@ from headway.core import (
 from headway.errors import ConfigError
 from headway.observe import Divergence, JournalHeader, JournalObserver, read_journal, replay
 from headway.policy import fifo
-from headway.predict import FixedPredictor
-from headway.testing import run_virtual
+from headway.testing import MeanPredictor, run_virtual
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -62,7 +61,7 @@ def test_header_and_steps_come_back_as_they_were(path):
 def test_journal_replays_to_the_end(path):
     """The kernel of the header's parameters says the same again."""
     header, records = read_journal(path)
-    count, divergence = replay(Kernel(header.params, fifo(FixedPredictor())), records)
+    count, divergence = replay(Kernel(header.params, fifo(MeanPredictor())), records)
     assert (count, divergence) == (path.read_bytes().count(b"\n") - 1, None)
 
 
@@ -121,7 +120,7 @@ def test_journal_of_another_version_is_refused(path):
 def test_divergence_shows_both_sides():
     """The record, and what the replay said instead."""
     record = Record(seq=0, now_ns=5, event=DrainStarted(), commands=[SetTimer(at_ns=9)])
-    count, divergence = replay(Kernel(PARAMS, fifo(FixedPredictor())), [record])
+    count, divergence = replay(Kernel(PARAMS, fifo(MeanPredictor())), [record])
     assert (count, divergence) == (0, Divergence(record=record, replayed=[]))
 
 
@@ -131,7 +130,7 @@ def test_replay_that_raises_is_a_divergence_with_its_error():
         Record(seq=0, now_ns=5, event=DrainStarted(), commands=[]),
         Record(seq=1, now_ns=4, event=RequestCancelled(request_id=RequestId(1)), commands=[]),
     ]
-    count, divergence = replay(Kernel(PARAMS, fifo(FixedPredictor())), records)
+    count, divergence = replay(Kernel(PARAMS, fifo(MeanPredictor())), records)
     assert count == 1
     assert divergence is not None
     assert divergence.error == "AssertionError('time went back from 5 to 4')"

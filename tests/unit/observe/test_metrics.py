@@ -28,8 +28,7 @@ from headway.core import (
 )
 from headway.observe import Metrics
 from headway.policy import edf, fifo
-from headway.predict import FixedPredictor
-from headway.testing import ScriptedError, run_virtual
+from headway.testing import MeanPredictor, ScriptedError, run_virtual
 from headway.units import NS_PER_MS
 
 MS = NS_PER_MS
@@ -72,7 +71,7 @@ def play(scenario, **setup):
 
 def idle_metrics():
     kernel = Kernel(
-        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0, 1)),)), fifo(FixedPredictor())
+        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0, 1)),)), fifo(MeanPredictor())
     )
     return Metrics(kernel, lambda: 0, TIERS)
 
@@ -133,7 +132,7 @@ def test_every_series_of_a_known_model_exists_at_0():
 def test_emulated_figures_are_recognisable(is_emulated):
     """Whoever scrapes an emulated server finds it marked, and a real one marked as such."""
     kernel = Kernel(
-        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0,)),)), fifo(FixedPredictor())
+        KernelParams(devices=(DeviceParams(name=CPU, slot_lanes=(0,)),)), fifo(MeanPredictor())
     )
     metrics = Metrics(kernel, lambda: 0, TIERS, is_emulated=is_emulated)
     assert value(metrics, "headway_emulated") == int(is_emulated)

@@ -14,8 +14,8 @@ from headway.policy import (
     fifo,
     priority,
 )
-from headway.predict import FixedPredictor, Profile
-from headway.testing import a_model, a_request
+from headway.predict import Profile
+from headway.testing import MeanPredictor, a_model, a_request
 
 MS = 1_000_000
 
@@ -44,7 +44,7 @@ def an_option(slot, lane_running):
 )
 def test_policy_is_five_decisions_and_a_name(make, name, ordering, class_slots):
     """Each policy differs from the others by its ordering and by what slots are told."""
-    predictor = FixedPredictor()
+    predictor = MeanPredictor()
     policy = make(predictor)
     assert (policy.name, policy.class_slots) == (name, class_slots)
     assert type(policy.ordering) is ordering
@@ -89,13 +89,13 @@ def test_first_of_equal_lanes_is_taken():
 )
 def test_linger_is_over_when_company_is_no_longer_worth_it(bucket, what, due_ms):
     """Due at once when it cannot grow, else after the linger or at the latest safe start."""
-    linger = Linger(FixedPredictor({"m": Profile({4: 4 * MS})}))
+    linger = Linger(MeanPredictor({"m": Profile({4: 4 * MS})}))
     model = a_model(batch_rows_max=4, **what)
     assert linger.due_at_ns(bucket, model) == due_ms * MS
 
 
 def test_rows_are_bounded_by_the_model():
     """As many as it takes, and a single request where it has no batch axis."""
-    linger = Linger(FixedPredictor())
+    linger = Linger(MeanPredictor())
     assert linger.rows_max(ABucket(), a_model(batch_rows_max=8)) == 8
     assert linger.rows_max(ABucket(), a_model(batch_rows_max=8, can_batch=False)) == 1

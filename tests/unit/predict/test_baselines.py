@@ -126,12 +126,30 @@ def test_max10_forgets_the_eleventh():
 @pytest.mark.parametrize(
     ("parts", "ridge", "expected"),
     [
-        ({}, None, Bound.COMPUTE),
-        ({"pressures": Pressures(compute_demand=0.3, bandwidth_demand=0.6)}, None, Bound.MEMORY),
-        ({"pressures": Pressures(compute_demand=0.6, bandwidth_demand=0.6)}, None, Bound.COMPUTE),
+        ({}, 0.0, Bound.COMPUTE),
+        ({"pressures": Pressures(bandwidth_demand=0.2)}, 0.0, Bound.MEMORY),
+        ({"pressures": Pressures(bandwidth_sensitivity=0.2)}, 0.0, Bound.MEMORY),
+        (
+            {
+                "pressures": Pressures(bandwidth_demand=0.19, bandwidth_sensitivity=0.19),
+                "flop_per_row": 90.0,
+                "bytes_per_row_unfused": 10.0,
+            },
+            10.0,
+            Bound.COMPUTE,
+        ),
+        (
+            {
+                "pressures": Pressures(compute_demand=0.97),
+                "flop_per_row": 90.0,
+                "bytes_per_row_unfused": 10.0,
+            },
+            10.0,
+            Bound.MEMORY,
+        ),
         ({"flop_per_row": 90.0, "bytes_per_row_unfused": 10.0}, 10.0, Bound.MEMORY),
         ({"flop_per_row": 110.0, "bytes_per_row_unfused": 10.0}, 10.0, Bound.COMPUTE),
-        ({"flop_per_row": 90.0, "bytes_per_row_unfused": 10.0}, None, Bound.COMPUTE),
+        ({"flop_per_row": 90.0, "bytes_per_row_unfused": 10.0}, 0.0, Bound.COMPUTE),
         (
             {"flop_per_row": 90.0, "bytes_per_row_fused": 5.0, "bytes_per_row_unfused": 20.0},
             10.0,
@@ -141,14 +159,14 @@ def test_max10_forgets_the_eleventh():
     ],
 )
 def test_bound_follows_probes_then_the_roofline(parts, ridge, expected):
-    """Probes win over the graph; without either a model counts as bound by compute."""
+    """Probes beside other lanes win over the graph; without either it is bound by compute."""
     assert bound_of(profile("m", **parts), ridge) is expected
     assert bound_of(None, ridge) is Bound.COMPUTE
 
 
 def test_pairwise_rule_multiplies_a_factor_for_each_neighbour():
     """Memory beside memory 1.25, mixed 1.08, compute beside compute 1.15."""
-    hungry = Pressures(compute_demand=0.2, bandwidth_demand=0.9)
+    hungry = Pressures(bandwidth_demand=0.3, bandwidth_sensitivity=0.4)
     model = PairwiseModel({"b": profile("b", pressures=hungry), "c": profile("c")})
     say = model.execution_ns
     assert say(a_scene("b", a_neighbour("b"))) == pytest.approx(20 * MS * 1.25)

@@ -85,3 +85,14 @@ def test_a_device_forgets():
         device.start(a_running(batch_id), batch_id * MS)
         device.end(batch_id, batch_id * MS + MS)
     assert len(device.end(0, 2000 * MS).overlaps) <= 128
+
+
+def test_a_crowd_is_the_work_that_is_left_a_lane():
+    """Two of 10 ms on two lanes: 10 a lane at first, 4 when six are done."""
+    device = a_device()
+    device.start(a_running(1), 0)
+    device.start(a_running(2, lane=1), 0)
+    assert device.crowd(0) == pytest.approx(10 * MS)
+    assert device.crowd(6 * MS) == pytest.approx(4 * MS)
+    device.drop(2, 8 * MS)
+    assert device.crowd() == pytest.approx(1 * MS)

@@ -94,3 +94,20 @@ def test_a_confidence_is_a_share(confidence):
     """Half or less is no bound, and certainty cannot be had."""
     with pytest.raises(ValueError, match="confidence"):
         Bounds(confidence)
+
+
+def test_misses_are_kept_only_of_groups_that_are():
+    """Whatever was stored or met, the tables stay as small as that of groups."""
+    bounds = Bounds(0.9)
+    windows = [[[f"c{index}"], [0.1]] for index in range(2_000)]
+    misses = [[f"c{index}", 0.1] for index in range(8_000)]
+    bounds.restore({"windows": windows, "misses": misses})
+    for index in range(3_000):
+        bounds.factor(((f"new{index}",), ("c1",)))
+        bounds.see(((f"new{index}",), ("c1",)), 100.0, 200.0, 150.0)
+    for index in range(3_000):
+        bounds.factor(((f"new{index}",), ("c1",)))
+    state = bounds.state()
+    assert (len(state["windows"]), len(state["misses"]), len(bounds._factors)) == (1024,) * 3
+    bounds.restore({"windows": [[["late"], [0.1]]], "misses": [["late", 0.2]]})
+    assert len(bounds.state()["windows"]) == 1024

@@ -79,3 +79,11 @@ def test_levels_are_bounded():
         now_ns += MS
         rates.arrive("m", priority, HIGH, MS, now_ns)
     assert len(rates._parts) <= 64
+
+
+def test_asking_for_every_priority_grows_nothing():
+    """Estimates are no arrivals, and clients choose the priority."""
+    rates, now_ns = fed([10 * MS] * 100, priority=5)
+    asked = [rates.inflow("d", now_ns, above=above).work_rate for above in range(1000)]
+    assert [rate > 0.0 for rate in asked] == [above > 5 for above in range(1000)]
+    assert len(rates._totals) <= 64

@@ -1,5 +1,7 @@
 """Predictors by name, and what a recipe makes of each."""
 
+from itertools import product
+
 import pytest
 
 from headway.core import DeviceName, DeviceParams, ModelName, Run, SlotClass, Stages
@@ -8,6 +10,7 @@ from headway.predict import (
     Link,
     LinkTree,
     ModelProfile,
+    Pressures,
     Recipe,
     SoloTime,
     build,
@@ -53,11 +56,11 @@ class Nobody:
         """Nothing is known of any model."""
 
 
-def a_run(batch_id, device=D0, payload_bytes=0, slot_class=SlotClass.HIGH):
-    """One row of `m`."""
+def a_run(batch_id, device=D0, payload_bytes=0, slot_class=SlotClass.HIGH, model="m"):
+    """One row."""
     return Run(
         batch_id=batch_id,
-        model=ModelName("m"),
+        model=ModelName(model),
         bucket="",
         rows=1,
         payload_bytes=payload_bytes,
@@ -110,6 +113,39 @@ def test_headway_sees_copies_of_other_devices_on_shared_links():
     predictor.started(a_run(1, device=D1, payload_bytes=8_000_000), Nobody(), 0)
     (beside,) = predictor.forecast(a_run(2), D0, Nobody(), 0)
     assert beside.transfer_ns > 1.2 * alone.transfer_ns
+
+
+PROBED = {
+    "memory": {"pressures": Pressures(bandwidth_demand=0.4, bandwidth_sensitivity=0.3)},
+    "compute": {"pressures": Pressures(bandwidth_demand=0.02, compute_sensitivity=0.03)},
+}
+COUNTED = {
+    "memory": {"flop_per_row": 1e6, "bytes_per_row_unfused": 1e6},
+    "compute": {"flop_per_row": 1e6, "bytes_per_row_unfused": 1e4},
+}
+
+
+@pytest.mark.parametrize("known", [PROBED, COUNTED])
+@pytest.mark.parametrize("kind", ["pairwise", "windowed-pcie"])
+def test_pairwise_tells_models_bound_by_memory_from_others(kind, known):
+    """As probes of one thread that never waits say it, or the graph and the calibrated ridge."""
+    solo = (SoloTime(rows=1, median_ns=10 * MS, p95_ns=11 * MS, runs=9),)
+    profiles = tuple(
+        ModelProfile(model=ModelName(name), device=D0, solo=solo, **parts)
+        for name, parts in known.items()
+    )
+    recipe = Recipe(kind=kind, profiles=profiles, ridge_flop_per_byte=10.0)
+    said = {}
+    for own, other in product(known, repeat=2):
+        predictor = build_predictor(recipe, DEVICES)
+        predictor.started(a_run(1, model=other), Nobody(), 0)
+        said[own, other] = predictor.started(a_run(2, model=own), Nobody(), 0).execution_ns / MS
+    assert said == {
+        ("memory", "memory"): pytest.approx(12.5),
+        ("memory", "compute"): pytest.approx(10.8),
+        ("compute", "memory"): pytest.approx(10.8),
+        ("compute", "compute"): pytest.approx(11.5),
+    }
 
 
 def test_predictors_know_the_shares_of_classes():

@@ -118,7 +118,7 @@ class World:
     def _arrive(self, model):
         request = a_request(next(self.ids), at=self.now_ns, model=model)
         self.foreseen[request.request_id] = self.predictor.foresee(request, self, self.now_ns)
-        self.predictor.admitted(request, self.now_ns)
+        self.predictor.arrived(request, self.now_ns)
         self.waiting.append(request)
         self._fill()
 
@@ -273,11 +273,10 @@ def test_a_batch_that_is_dropped_leaves_its_slot():
     assert predictor.state()["services"] == before["services"]
 
 
-def test_state_of_other_slots_or_settings_is_discarded():
+def test_state_of_other_slots_is_discarded():
     """What was learnt with other threads or lanes does not hold."""
     state = a_long_day("headway").predictor.state()
     assert a_headway().restore(state)
-    assert not a_headway(setting="threads 2").restore(state)
     other = HeadwayPredictor([DeviceParams(name="cpu:0", slot_lanes=(0, 1))])
     assert not other.restore(state)
     assert not a_shell().restore(state)

@@ -58,9 +58,18 @@ def test_a_request_behind_the_queue_joins_its_kind():
 
 
 def test_a_long_queue_is_counted_not_read():
-    """Beyond the first few, requests are a number."""
+    """Beyond the first few, a request brings what those bring on average, on this device."""
     backlog = backlog_of(Queue(*requests(*["b"] * 8), count=500), "d", work_of)
-    assert (len(backlog.pieces), backlog.beyond_count) == (8, 492.0)
+    assert (len(backlog.pieces), backlog.beyond_ns) == (8, 492 * 5.0)
+
+
+def test_beyond_what_is_looked_at_requests_share_batches_too():
+    """Eight looked at are two batches of four, of which rows are free: 20 a batch, 5 a request."""
+    queue = Queue(*requests(*["a"] * 8), count=500)
+    backlog = backlog_of(queue, "d", lambda model, bucket, rows, payload_bytes: 20.0)
+    assert (len(backlog.pieces), backlog.beyond_ns) == (2, 492 * 5.0)
+    behind = backlog_of(queue, "d", lambda *_: 20.0, a_request(9, model="a"))
+    assert behind.beyond_ns == 492 * 5.0
 
 
 def through(loads, slots, queue, ahead=NOTHING, *behind):
@@ -98,8 +107,34 @@ def test_later_arrivals_slow_what_has_started():
     assert 60.0 < result.run_ns <= 100.0
 
 
-def test_an_endless_way_is_estimated():
-    """More precedence than the lane can do: a finite answer, far off."""
-    result = through([Load(0, 1.0, 3.0)], [1], [4.0, 5.0], Pot(1.0, 10.0, 1.0, 5.0))
-    assert 0.0 < result.start_ns < float("inf")
-    assert result.run_ns >= 5.0
+@pytest.mark.parametrize("slots", [[1], [2], [2, 2], [1, 1, 1, 1], [4, 4]])
+@pytest.mark.parametrize("work_rate", [0.5, 0.9, 1.0, 2.5, 64.0])
+def test_an_overload_of_precedence_is_not_for_ever(slots, work_rate):
+    """At most ten times the wait without it, and some pieces; more before it is never less."""
+    total = 10.0 * sum(slots)
+    waits_ns = []
+    for ahead in (0.0, 5.0, 30.0, 300.0, 3000.0):
+        pot = Pot(1.0, ahead, 10.0, work_rate)
+        waits_ns.append(through([], slots, [10.0, 10.0], pot, pot).start_ns)
+        assert waits_ns[-1] <= 10.0 * (ahead + 10.0 + total) / len(slots)
+    assert waits_ns == sorted(waits_ns)
+
+
+def test_precedence_keeps_a_slot_only_while_it_fills_it():
+    """A lane is busy nine tenths of the time with others: whoever waits gets the last tenth."""
+    result = through([], [1], [10.0, 10.0], Pot(1.0, 0.0, 10.0, 0.9))
+    assert 10.0 <= result.start_ns < 200.0
+
+
+def test_what_is_more_than_slots_hold_drains_evenly():
+    """Two slots on one lane take 1 of 100 a time, half comes back: 180 behind 100, not for ever."""
+    result = through([], [2], [5.0], Pot(1.0, 100.0, 5.0, 0.5))
+    assert result.start_ns == pytest.approx(180.0, rel=0.1)
+
+
+def test_a_way_too_long_to_follow_is_estimated():
+    """Beyond the steps that are taken: what is left over what arrivals leave of the lanes."""
+    pot = Pot(1.0, 0.0, 10.0, 0.5)
+    result = through([], [1], [10.0] * 200, pot)
+    assert result.start_ns == pytest.approx(199 * 10.0 / 0.5, rel=0.5)
+    assert result.run_ns == 10.0

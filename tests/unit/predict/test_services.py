@@ -85,3 +85,23 @@ def test_state_comes_back():
     assert fresh.state() == services.state()
     fresh.restore({"sizes": [["m", 2, -1.0, 0.0, 0.0], 7], "overheads": [["m", "x"]]})
     assert fresh.state() == services.state()
+
+
+def test_of_several_profiles_the_least_overhead_counts():
+    """Of other shapes or devices; in the others the message waited for a core."""
+    profiles = [
+        ModelProfile(model="p", device="d", bucket=bucket, overhead_ns=overhead_ns)
+        for bucket, overhead_ns in (("a", 5), ("b", 3), ("c", 9), ("e", 0))
+    ]
+    assert Services(profiles).overhead_ns("p") == 3.0
+
+
+def test_absurd_times_and_rows_are_cut_or_left_out():
+    """Nothing takes longer than a day, for however many rows."""
+    services = Services()
+    lines = [["m", 1, 1e308, 1e308, 1e308], ["m", 10**400, 1.0, 1.0, 1.0]]
+    services.restore({"sizes": lines, "overheads": [["m", 1.7e308]]})
+    day_ns = 86_400e9
+    assert services.overhead_ns("m") == day_ns
+    assert (services.service_ns("m", 9), services.transfer_ns("m", 2**30)) == (day_ns, day_ns)
+    assert services.floor_ns("m", 10**400) == 0

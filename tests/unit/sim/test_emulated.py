@@ -12,10 +12,9 @@ from headway.core import (
 )
 from headway.devices.emulated import EmulatedMachine, EmulatedModel, accelerator
 from headway.policy import fifo
-from headway.predict import FixedPredictor
 from headway.sim import Fault, World, record_into
 from headway.sim.emulated import EmulatedDevices
-from headway.testing import a_model, a_request
+from headway.testing import MeanPredictor, a_model, a_request
 
 MS = 1_000_000
 D0, D1 = DeviceName("emulated:0"), DeviceName("emulated:1")
@@ -37,7 +36,7 @@ def played(*requests, machine="small", slots=2, faults=(), **demands):
         },
     )
     device = DeviceParams(name=D0, slot_lanes=tuple(range(slots)))
-    kernel = Kernel(KernelParams(devices=(device,)), fifo(FixedPredictor()))
+    kernel = Kernel(KernelParams(devices=(device,)), fifo(MeanPredictor()))
     devices = EmulatedDevices(EmulatedMachine(accelerator(machine), [model], [D0], 3))
     records = []
     world = World(kernel, devices, observe=record_into(records))

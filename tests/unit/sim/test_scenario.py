@@ -9,8 +9,8 @@ from headway.core import BatchFinished, DeviceName, Dispatch, ReplicasLost, Slot
 from headway.devices import accelerator
 from headway.errors import ConfigError
 from headway.policy import edf, fifo
-from headway.predict import FixedPredictor
 from headway.sim import NICED_WEIGHTS, Tally, record_into, scenario_from_dict
+from headway.testing import MeanPredictor
 from headway.units import NS_PER_MS, NS_PER_S
 
 PLAIN = {
@@ -63,7 +63,7 @@ def changed(path, value):
 def run(scenario, policy=fifo):
     """Every step of a run."""
     records = []
-    scenario.play(policy(FixedPredictor()), observe=record_into(records))
+    scenario.play(policy(MeanPredictor()), observe=record_into(records))
     return records
 
 
@@ -112,7 +112,7 @@ def test_policies_meet_the_same_arrivals():
     arrivals = []
     for policy in (fifo, edf):
         tally = Tally()
-        scenario_from_dict(PLAIN).play(policy(FixedPredictor()), observe=tally)
+        scenario_from_dict(PLAIN).play(policy(MeanPredictor()), observe=tally)
         arrivals.append({name: tier.arrived for name, tier in tally})
     assert arrivals[0] == arrivals[1]
     assert set(arrivals[0]) == {"live", "bulk"}
@@ -152,7 +152,7 @@ def test_neighbours_slow_each_other_only_where_lanes_are_shared():
     services_ns = {}
     for kind in ("solo", "lanes"):
         tally = Tally()
-        scenario_from_dict(plain | {"sharing": kind}).play(fifo(FixedPredictor()), observe=tally)
+        scenario_from_dict(plain | {"sharing": kind}).play(fifo(MeanPredictor()), observe=tally)
         services_ns[kind] = tally.tiers["live"].latency_ns(0.5)
     assert services_ns["solo"] < services_ns["lanes"]
 

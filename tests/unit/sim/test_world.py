@@ -13,9 +13,8 @@ from headway.core import (
     RequestCancelled,
 )
 from headway.policy import fifo
-from headway.predict import FixedPredictor
 from headway.sim import Fault, SoloTimes, World, record_into
-from headway.testing import a_device, a_model, a_request
+from headway.testing import MeanPredictor, a_device, a_model, a_request
 
 MS = 1_000_000
 
@@ -27,7 +26,7 @@ class Told:
         self.records = []
         solo = service_ns if callable(service_ns) else lambda dispatch: service_ns
         self.world = World(
-            Kernel(KernelParams(devices=(a_device(lanes=lanes),)), fifo(FixedPredictor())),
+            Kernel(KernelParams(devices=(a_device(lanes=lanes),)), fifo(MeanPredictor())),
             SoloTimes(solo),
             observe=record_into(self.records),
             load_ns=load_ns,
@@ -128,7 +127,7 @@ def test_run_until_an_instant_goes_on_where_it_stopped():
 
 def test_run_without_an_observer_keeps_no_records():
     """Nobody looks, nothing is kept, and the same happens."""
-    kernel = Kernel(KernelParams(devices=(a_device(),)), fifo(FixedPredictor()))
+    kernel = Kernel(KernelParams(devices=(a_device(),)), fifo(MeanPredictor()))
     world = World(kernel, SoloTimes(lambda dispatch: 10 * MS))
     world.load([a_model()])
     world.run([a_request(1)])

@@ -5,8 +5,8 @@ import pytest
 from headway.core import Complete, SetTimer, SlotClass
 from headway.errors import InvariantError
 from headway.policy import priority
-from headway.predict import FixedPredictor
 from headway.testing import (
+    MeanPredictor,
     a_dispatch,
     a_kernel,
     a_model,
@@ -33,7 +33,7 @@ def test_pinned_version_has_its_own_bucket():
 
 def test_kernel_takes_a_policy_or_its_name():
     """Both ways lead to the same order."""
-    for policy in ("priority", priority(FixedPredictor())):
+    for policy in ("priority", priority(MeanPredictor())):
         talk = a_kernel(policy, models=[a_model("a"), "b"])
         assert talk.kernel.policy.name == "priority"
         assert list(talk.kernel.queues) == ["a", "b"]

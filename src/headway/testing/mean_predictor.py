@@ -1,7 +1,6 @@
-"""`fixed`: a model's service time depends on its batch size and nothing else.
+"""A predictor for tests of what asks predictors: running means and floors, and no foresight.
 
-The baseline of every comparison, and what the first policies use: it is wrong by as much as the
-neighbours make it (35-50 % on shared cores), which is what the other predictors are for.
+No server runs it: `headway.predict` has the one that is called `fixed`.
 """
 
 from bisect import bisect_left, insort
@@ -18,9 +17,9 @@ from headway.core import (
     Run,
     Stages,
 )
-from headway.predict.profile import Profile
+from headway.predict import Profile
 
-__all__ = ["FixedPredictor"]
+__all__ = ["MeanPredictor"]
 
 _WEIGHT = 16
 """A new observation counts for a sixteenth of the running mean."""
@@ -38,7 +37,7 @@ class _Seen:
         self.floor_ns = service_ns
 
 
-class FixedPredictor:
+class MeanPredictor:
     """Profiles where there are any, else the running mean of what was seen of the same size.
 
     A size that was never seen is taken for the next larger one that was, or the largest.
@@ -80,8 +79,9 @@ class FixedPredictor:
         """Nothing: it does not look at the queue."""
         return UNKNOWN
 
-    def admitted(self, request: Request, now_ns: int) -> None:
-        """Of no consequence."""
+    def admitted(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
+        """Nothing, as it foresees."""
+        return self.foresee(request, queue, now_ns)
 
     def started(self, run: Run, queue: QueueView, now_ns: int) -> Forecast:
         """The running mean."""
