@@ -19,6 +19,8 @@ DEVICES = (DeviceParams(name="cpu:0", slot_lanes=(0, 0, 1, 1)),)
 ABSURD = (0, -1, 0.0, -1.0, 5e-324, 1e308, -1e308, 10**400, 2**31, float("nan"), float("inf"))
 LINES_MAX = 8
 """Of a table, whose lines are alike."""
+SPARED = {"version", "key"}
+"""They decide whether a state is taken at all."""
 KINDS = ("headway", "fixed", "max10", "pairwise", "rls", "windowed-pcie")
 
 
@@ -120,7 +122,7 @@ def taught(kind):
 
 STATES = {kind: taught(kind) for kind in KINDS}
 PATHS = {
-    kind: [path for path in numbers_of(state) if path[0] not in {"version", "key"}]
+    kind: [path for path in numbers_of(state) if not SPARED.intersection(path)]
     for kind, state in STATES.items()
 }
 

@@ -137,7 +137,7 @@ class Frame:
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
         """What a request that arrives now will take, behind the queue."""
-        place = self._place_for(request, queue)
+        place = self._place_for(request, queue, now_ns)
         if place is None:
             return UNKNOWN
         backlog = self._ground.backlog(place, queue, request)
@@ -286,14 +286,14 @@ class Frame:
         backlog = self._ground.backlog(place, queue)
         return Moment(place, candidate, backlog, queue.count, now_ns)
 
-    def _place_for(self, request: Request, queue: QueueView) -> Device | None:
+    def _place_for(self, request: Request, queue: QueueView, now_ns: int) -> Device | None:
         """Of the devices of its model, the one with the least work left a lane."""
         params = queue.params(request.model)
         if params is None:
             return None
         devices = self._ground.devices
         places = [devices[name] for name in params.devices if name in devices]
-        return min(places, key=Device.crowd, default=None)
+        return min(places, key=lambda place: place.crowd(now_ns), default=None)
 
     def _starting(self, moment: Moment, look: Look) -> Forecast:
         """Of the candidate."""

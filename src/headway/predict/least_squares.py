@@ -80,9 +80,21 @@ class LeastSquares:
         covariance = _numbers(state.get("covariance"), width * width)
         if weights is None or covariance is None:
             return False
+        matrix = covariance.reshape(width, width)
+        if not _is_covariance(matrix):
+            return False
         self.weights = np.clip(weights, -_WEIGHT_MAX, _WEIGHT_MAX)
-        self._covariance = covariance.reshape(width, width)
+        self._covariance = matrix
         return True
+
+
+def _is_covariance(matrix: NDArray[np.float64]) -> bool:  # (width, width)
+    """Symmetric, bounded, and no direction in which a variance is negative."""
+    if float(np.abs(matrix).max()) > 2.0 * _VARIANCE_MAX:
+        return False
+    if not np.allclose(matrix, matrix.T, rtol=1e-6, atol=1e-9):
+        return False
+    return float(np.linalg.eigvalsh(matrix).min()) >= -1e-9
 
 
 def _numbers(values: object, count: int) -> NDArray[np.float64] | None:
