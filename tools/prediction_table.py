@@ -13,7 +13,13 @@ MAIN = "pinned"
 LOADS = (0.85, 0.95)
 BASELINES = ("max10", "pairwise", "windowed-pcie", "rls", "boosted")
 HEAD = ("figure", "to reach", "measured, 85 % / 95 %", "fixed", "best baseline", "oracle")
-COMMAND = "python benchmarks/prediction.py --plots docs/images/prediction"
+PICTURES = "../images/prediction"
+DRAWN = {
+    "errors": "Error of the predicted execution time by load and predictor",
+    "calibration": "Predicted against actual execution time",
+    "learning": "Error against executions seen, without a profile",
+    "bounds": "Coverage and width of the 95 % bounds",
+}
 
 
 def blocks(found: Documents) -> Iterator[str]:
@@ -23,6 +29,7 @@ def blocks(found: Documents) -> Iterator[str]:
         yield "## What is measured"
         yield _where(document)
         yield _table(HEAD, [*_executions(found), *_responses(found), *_coverage(found)])
+        yield "\n\n".join(f"![{words}]({PICTURES}/{name}.png)" for name, words in DRAWN.items())
         yield _cost(found["prediction"]["rows"])
         yield _setups(found["prediction"]["rows"])
     if "prediction_cold_start" in found:
@@ -164,8 +171,9 @@ def _transfer(document: Mapping[str, Any]) -> str:
             lines.append((f"{source}, {pattern}", *errors, f"{by['headway']['bias']:+.1f} %"))
     return (
         f"Transfer time under 1 to 8 copies at once, MAPE; to reach: 8 % on the emulated tree. "
-        f"`{document['command']}`; rows that say emulated are emulated, host rows are real copies "
-        f"through shared memory.\n\n{_table(head, lines)}"
+        f"`{document['command']}`; rows that say emulated are emulated. Host rows are real copies "
+        "through shared memory on the same cores: what a copy waits for there is a core, not a "
+        f"link, and nothing is claimed of them.\n\n{_table(head, lines)}"
     )
 
 

@@ -336,8 +336,6 @@ class Rolling:
         self, pots: Sequence[Pot], pending: Sequence[float], heights: Sequence[float], light: float
     ) -> tuple[list[float], float]:
         """Where light fillers go, and their mean weight."""
-        if light < _PENDING_MIN:
-            return [0.0] * len(heights), 0.0
         heaviest = self._heaviest
         weight = sum(
             [n * p.weight for n, p in zip(pending, pots, strict=True) if p.weight < heaviest]
@@ -452,8 +450,6 @@ def _spread(heights: Sequence[float], slots: Sequence[int], pending: float) -> l
     """The same over lanes that are filled by fractions."""
     rooms = [limit - height for height, limit in zip(heights, slots, strict=True)]
     fills = [0.0] * len(rooms)
-    if pending < _PENDING_MIN:
-        return fills
     if pending >= sum([room for room in rooms if room > 0.0]):
         return [max(0.0, room) for room in rooms]
     open_ = sorted([(heights[lane], lane) for lane, room in enumerate(rooms) if room > 0.0])

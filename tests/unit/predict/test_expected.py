@@ -87,3 +87,11 @@ def test_asking_for_every_priority_grows_nothing():
     asked = [rates.inflow("d", now_ns, above=above).work_rate for above in range(1000)]
     assert [rate > 0.0 for rate in asked] == [above > 5 for above in range(1000)]
     assert len(rates._totals) <= 64
+
+
+def test_models_are_bounded():
+    """Of a model beyond the limit nobody knows where it goes, and its work counts nowhere."""
+    rates = ArrivalRates()
+    for number in range(1_100):
+        rates.went(f"m{number}", "d")
+    assert (rates.device_of("m1023"), rates.device_of("m1024")) == ("d", None)

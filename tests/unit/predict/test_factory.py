@@ -179,3 +179,13 @@ def test_only_boosted_that_is_not_fitted_inline_is_trained_apart():
     assert built.trainable.due() == 200
     built.predictor.install(200)
     assert built.trainable.due() is None
+
+
+def test_bytes_of_a_model_without_profile_are_those_of_its_requests():
+    """Links carry what was sent; of what comes back nothing is known."""
+    predictor = build_predictor(Recipe(kind="headway", links=TREE, profiles=PROFILES), DEVICES)
+    run = a_run(1, payload_bytes=8_000_000, model="other")
+    predictor.started(run, Nobody(), 0)
+    predictor.finished(1, Stages(service_ns=20 * MS, execution_ns=5 * MS), 20 * MS)
+    again = predictor.forecast(a_run(0, payload_bytes=8_000_000, model="other"), D0, Nobody(), 0)
+    assert again[0].transfer_ns == pytest.approx(10 * MS, rel=0.3)

@@ -36,3 +36,14 @@ def test_least_squares_refuse_a_broken_state(change):
     assert not squares.restore(broken)
     assert not squares.restore(None)
     assert squares.weights.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "covariance",
+    [[100.0, 0.0, 0.0, 1.0], [1.0, 0.5, -0.5, 1.0], [1.0, 2.0, 2.0, 1.0], [-1.0, 0.0, 0.0, 1.0]],
+)
+def test_what_is_no_covariance_is_refused(covariance):
+    """Too large, not symmetric or negative in some direction: nothing of it is taken."""
+    squares = LeastSquares(np.zeros(2), np.ones(2))
+    assert not squares.restore({"weights": [0.5, 0.5], "covariance": covariance})
+    assert squares.weights.tolist() == [0.0, 0.0]

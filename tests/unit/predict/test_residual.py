@@ -74,3 +74,22 @@ def test_slow_bias_comes_to_rest_where_errors_balance():
     assert fresh.factor == bias.factor
     fresh.restore("x")
     assert fresh.factor == bias.factor
+
+
+def test_sizes_are_bounded():
+    """Beyond the limit a size is corrected as all are, and is not remembered."""
+    residual = Residual()
+    for number in range(4_200):
+        residual.learn(("m", "", number), 1.0, 10.0, 10.0)
+    for _ in range(50):
+        residual.learn(("m", "", 4_199), 1.5, 10.0, 20.0)
+        residual.learn(("m", "", 0), 1.5, 10.0, 20.0)
+    assert residual.factor(("m", "", 0), 1.5) > residual.factor(("m", "", 4_199), 1.5)
+
+
+def test_what_took_no_time_teaches_nothing():
+    """Neither a prediction of nothing nor an outcome of nothing moves the factor."""
+    bias = SlowBias()
+    bias.learn(0.0, 5.0)
+    bias.learn(5.0, 0.0)
+    assert bias.factor == 1.0

@@ -105,3 +105,16 @@ def test_absurd_times_and_rows_are_cut_or_left_out():
     assert services.overhead_ns("m") == day_ns
     assert (services.service_ns("m", 9), services.transfer_ns("m", 2**30)) == (day_ns, day_ns)
     assert services.floor_ns("m", 10**400) == 0
+
+
+def test_sizes_and_models_are_bounded():
+    """Beyond the limit what is known stays, and further ones are taken for the nearest."""
+    services = Services()
+    for rows in range(1, 4_200):
+        see(services, float(rows), rows)
+    assert services.floor_ns("m", 4_096) == 4_096 * MS
+    assert services.floor_ns("m", 4_097) == 0
+    assert services.service_ns("m", 4_150) == 4_096 * MS
+    for number in range(4_200):
+        services.see(a_run(1, f"m{number}"), Stages(service_ns=5 * MS, execution_ns=MS), MS)
+    assert (services.overhead_ns("m4000"), services.overhead_ns("m4199")) == (4.0 * MS, 0.0)
