@@ -5,7 +5,8 @@ Knows streams. Refuses to know what is printed.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from headway.errors import HeadwayError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = [
+    "drawing",
     "print_error",
     "print_json",
     "print_note",
@@ -35,6 +37,26 @@ _COLUMNS_MIN: Final = 3
 def print_json(data: object) -> None:
     """Data for programs; keys keep their order, which is part of what is stable."""
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+@contextmanager
+def drawing(path: str) -> Iterator[None]:
+    """Around what draws a plot into a file, which is named when it is there.
+
+    Raises:
+        HeadwayError: matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise HeadwayError(
+            "`matplotlib` is not installed, which draws plots", hint="pip install headway[report]"
+        ) from error
+    except OSError as error:
+        raise HeadwayError(f"cannot write `{path}`: {error.strerror}") from error
+    say(f"plot: {path}")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

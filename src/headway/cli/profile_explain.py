@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headway.cli.arguments import UsageError, VerbParser, add_format, positive
-from headway.cli.output import print_json, print_note, print_rich, say
+from headway.cli.output import drawing, print_json, print_note, print_rich, say
 from headway.errors import HeadwayError
 from headway.units import NS_PER_MS, format_bytes
 
@@ -390,7 +390,7 @@ def _plot(
             "measured", found.measured.flop_per_s, found.measured.intensity_flop_per_byte
         )
     shapes = ", ".join(f"{n} {'x'.join(map(str, s))}" for n, s in cost.input_shapes.items())
-    try:
+    with drawing(args.plot):
         plot_roofline(
             device.roofs,
             Path(args.model).stem,
@@ -401,15 +401,6 @@ def _plot(
             command=_command(args),
             measured=measured,
         )
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise HeadwayError(
-            "`matplotlib` is not installed, which draws plots", hint="pip install headway[report]"
-        ) from error
-    except OSError as error:
-        raise HeadwayError(f"cannot write `{args.plot}`: {error.strerror}") from error
-    say(f"plot: {args.plot}")
 
 
 def _command(args: argparse.Namespace) -> str:

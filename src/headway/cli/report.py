@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.cli.arguments import UsageError, VerbParser, add_format
-from headway.cli.output import print_json, print_rich, say
+from headway.cli.output import drawing, print_json, print_rich
 from headway.errors import ConfigError, HeadwayError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _plot(runs: "dict[str, list[list[Sample]]]", args: argparse.Namespace) -> No
 
     counts = {name: sum(len(run) for run in runs[name]) for name in runs}
     named = ", ".join(f"{name} {requests:,}" for name, requests in counts.items())
-    try:
+    with drawing(args.plot):
         plot_comparison(
             runs,
             Path(args.plot),
@@ -114,12 +114,3 @@ def _plot(runs: "dict[str, list[list[Sample]]]", args: argparse.Namespace) -> No
             subtitle=f"requests: {named}",
             command=shlex.join(["headway", "report", *args.files, "--plot", args.plot]),
         )
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise HeadwayError(
-            "`matplotlib` is not installed, which draws plots", hint="pip install headway[report]"
-        ) from error
-    except OSError as error:
-        raise HeadwayError(f"cannot write `{args.plot}`: {error.strerror}") from error
-    say(f"plot: {args.plot}")

@@ -3,7 +3,6 @@
 Knows what each layer below takes. Asks this machine one thing: which cores there are.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from headway.core import (
     SlotClass,
     TierName,
 )
-from headway.devices import EmulatedMachine, accelerator
+from headway.devices import EmulatedMachine, accelerator, usable_cores
 from headway.errors import ConfigError
 from headway.executors import LaneSpec, ModelSpec, TensorSpec, WorkerGroup
 
@@ -49,11 +48,6 @@ class Tier(NamedTuple):
     priority: int
     budget_ns: int
     slot_class: SlotClass
-
-
-def usable_cores() -> tuple[int, ...]:
-    """Cores that this process may run on."""
-    return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def kernel_params(config: Config, *, cores: Sequence[int] | None = None) -> KernelParams:

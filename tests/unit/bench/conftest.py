@@ -1,33 +1,14 @@
-"""A recorded run for the tests of the benchmark: simulated, with batches, expiries and a loss."""
+"""A recorded run for the tests of the benchmark."""
 
 from pathlib import Path
 
 import pytest
-
-from headway.cli import EXIT_OK, main
-
-SCENARIO = """\
-devices: [{name: cpu:0, slots: 2}]
-tiers:
-  live: {priority: 0, budget: 60ms}
-  bulk: {priority: 5, budget: 90ms, slot_class: low}
-models:
-  - {name: ocr, service: {1: 20ms, 4: 50ms}, noise_cv: 0.2, batch: {rows_max: 4, linger: 3ms}}
-workload:
-  duration: 3s
-  streams:
-    - {model: ocr, tier: live, arrivals: {kind: poisson, rate_rps: 60}}
-    - {model: ocr, tier: bulk, arrivals: {kind: gamma, rate_rps: 90, cv: 3}}
-faults: [{at: 1s, device: cpu:0}]
-"""
+from tests.recorded_run import record_run
 
 
 @pytest.fixture
 def journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """Of a run under `priority`."""
-    scenario = tmp_path / "scenario.yaml"
-    scenario.write_text(SCENARIO)
-    path = tmp_path / "run.jsonl"
-    assert main(["sim", str(scenario), "--policy", "priority", "--journal", str(path)]) == EXIT_OK
+    path = record_run(tmp_path / "run.jsonl")
     capsys.readouterr()
     return path

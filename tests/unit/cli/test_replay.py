@@ -5,32 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.recorded_run import record_run
 
 from headway.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
-
-SCENARIO = """\
-devices: [{name: cpu:0, slots: 2}]
-tiers:
-  live: {priority: 0, budget: 60ms}
-  bulk: {priority: 5, budget: 90ms, slot_class: low}
-models:
-  - {name: ocr, service: {1: 20ms, 4: 50ms}, noise_cv: 0.2, batch: {rows_max: 4, linger: 3ms}}
-workload:
-  duration: 3s
-  streams:
-    - {model: ocr, tier: live, arrivals: {kind: poisson, rate_rps: 60}}
-    - {model: ocr, tier: bulk, arrivals: {kind: gamma, rate_rps: 90, cv: 3}}
-faults: [{at: 1s, device: cpu:0}]
-"""
 
 
 @pytest.fixture
 def journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """A run with batches, expiries and a lost worker, under `priority`."""
-    scenario = tmp_path / "scenario.yaml"
-    scenario.write_text(SCENARIO)
-    path = tmp_path / "run.journal"
-    assert main(["sim", str(scenario), "--policy", "priority", "--journal", str(path)]) == EXIT_OK
+    path = record_run(tmp_path / "run.journal")
     capsys.readouterr()
     return path
 
