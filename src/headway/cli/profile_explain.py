@@ -1,7 +1,6 @@
 """`headway profile explain`: compute- or memory-bound on this device, and why."""
 
 import argparse
-import random
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -153,7 +152,7 @@ def _target(model: str) -> "tuple[Path, Shapes]":
     if path.exists() or path.suffix:
         return path, {}
     from headway.config import cache_folder
-    from headway.demo import CATALOGUE, DemoAssets, fetch_models, sample_makers
+    from headway.demo import CATALOGUE, DemoAssets, fetch_models, row_shapes_of
 
     names = [each.name for each in CATALOGUE]
     if model not in names:
@@ -162,8 +161,7 @@ def _target(model: str) -> "tuple[Path, Shapes]":
     cache = cache_folder()
     path = fetch_models(cache, models=[model])[model]
     # The same request as `headway profile` measures, so that its profile fits.
-    sample = sample_makers(DemoAssets(cache))[model](random.Random("headway/profile"))
-    return path, {name: array.shape[1:] for name, array in sample.items()}
+    return path, row_shapes_of(DemoAssets(cache), model)
 
 
 def _read(file: str, args: argparse.Namespace) -> "ProfileFile":

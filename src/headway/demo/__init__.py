@@ -30,7 +30,7 @@ from headway.demo.fetch import (
     package_folder,
 )
 from headway.demo.outcome import DemoResult
-from headway.demo.samples import SampleMaker, pooled, sample_makers
+from headway.demo.samples import SampleMaker, pooled, row_shapes_of, sample_makers
 from headway.demo.scenario import choose_models
 from headway.demo.screen import Screen
 from headway.demo.tour import DemoOptions, hold, run_demo, tell_result
@@ -66,6 +66,7 @@ __all__ = [
     "missing_packages",
     "package_folder",
     "pooled",
+    "row_shapes_of",
     "run_demo",
     "sample_makers",
     "tell_result",

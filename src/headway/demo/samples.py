@@ -14,7 +14,7 @@ from headway.demo.assets import DemoAssets
 from headway.demo.filetype import encode_files, invent_file
 from headway.demo.sentences import encode_sentences, invent_sentence
 
-__all__ = ["SampleMaker", "pooled", "sample_makers"]
+__all__ = ["SampleMaker", "pooled", "row_shapes_of", "sample_makers"]
 
 SampleMaker = Callable[[random.Random], Arrays]
 """One request, of one row, from a source of chance."""
@@ -32,6 +32,12 @@ def sample_makers(assets: DemoAssets) -> dict[str, SampleMaker]:
         "opennsfw": lambda chance: moderation.encode_picture(moderation.draw_landscape(chance)),
         "minilm": lambda chance: encode_sentences(assets.tokenizer, [invent_sentence(chance)]),
     }
+
+
+def row_shapes_of(assets: DemoAssets, model: str) -> dict[str, tuple[int, ...]]:
+    """Shape of one row of each input, as the demo sends it: the same request on every call."""
+    sample = sample_makers(assets)[model](random.Random("headway/profile"))
+    return {name: array.shape[1:] for name, array in sample.items()}
 
 
 def pooled(maker: SampleMaker, chance: random.Random, *, count: int) -> SampleMaker:
