@@ -415,11 +415,14 @@ def machine() -> Row:
     }
 
 
-def results_document(name: str, rows: Sequence[Row], *, notes: Sequence[str] = ()) -> str:
+def results_document(
+    name: str, rows: Sequence[Row], *, notes: Sequence[str] = (), emulated: bool = False
+) -> str:
     """The JSON text of a results file.
 
     Args:
         name: The file's name without its ending.
+        emulated: Whether any figure is of an accelerator that was not there.
         notes: What a reader must know and no row can say.
     """
     document: dict[str, object] = {
@@ -428,7 +431,7 @@ def results_document(name: str, rows: Sequence[Row], *, notes: Sequence[str] = (
         "commit": _commit(),
         "machine": machine(),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "emulated": False,
+        "emulated": emulated,
         "rows": list(rows),
     }
     if notes:
@@ -459,9 +462,10 @@ def publish(
     options: argparse.Namespace,
     *,
     notes: Sequence[str] = (),
+    emulated: bool = False,
 ) -> None:
     """Print what was measured as the flags ask; a full run also becomes the results file."""
-    document = results_document(name, rows, notes=notes)
+    document = results_document(name, rows, notes=notes, emulated=emulated)
     if options.format == "json":
         sys.stdout.write(document)
     else:

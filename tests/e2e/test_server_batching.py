@@ -86,8 +86,16 @@ def test_different_shapes_never_share_a_batch(tmp_path, folder, clients):
 
 
 def test_parameters_that_reach_the_model_split_batches(tmp_path, folder, clients):
-    """Requests with other parameters run apart; priority and timeout do not count as such."""
-    hows = [{}, {"timeout": 30_000_000}, {"scale": 2}, {"scale": 2, "priority": 1}]
+    """Requests that differ in what the model takes run apart, and each is computed by its own.
+
+    What only says how to schedule, or is meant for somebody else, neither counts nor gets in.
+    """
+    hows = [
+        {"trace": "a"},
+        {"timeout": 30_000_000, "trace": "b"},
+        {"scale": 2},
+        {"scale": 2, "priority": 1, "headway_note": "c"},
+    ]
     with serving(tmp_path, a_config(puppet(folder))) as server:
         held = clients.submit(server.infer, "puppet", row(1, HOLD))
         folder.wait_begun(1)
@@ -97,8 +105,10 @@ def test_parameters_that_reach_the_model_split_batches(tmp_path, folder, clients
         ]
         wait_until(lambda: server.metric("headway_queue_depth") == 4, "four wait")
         folder.open()
-        for one in (held, *asked):
-            assert one.result().status == 200
+        assert held.result().status == 200
+        for index, (how, one) in enumerate(zip(hows, asked, strict=True)):
+            (sent,) = row(10 + index)
+            assert one.result().rows == [[how.get("scale", 1) * value for value in sent]]
     assert sorted(sorted(tags) for tags in folder.batches()[1:]) == [[10, 11], [12, 13]]
 
 

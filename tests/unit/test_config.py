@@ -37,6 +37,7 @@ from headway.config.quantities import duration_text, size_text
 from headway.core import DeviceParams, KernelParams, ModelParams, SlotClass, TierName
 from headway.errors import ConfigError
 from headway.executors import LaneSpec, ModelSpec, TensorSpec
+from headway.policy import POLICY_PREDICTORS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/serve.yaml"
@@ -742,10 +743,43 @@ def test_colour_is_asked_for(is_terminal: bool, environ: dict[str, str], expecte
 
 def test_policies_of_the_command_line_are_the_configurations() -> None:
     """`--policy` offers each kind that the file may name."""
-    from headway.cli.arguments import POLICIES
-
     kinds = config_schema()["properties"]["policy"]["discriminator"]["mapping"]
-    assert sorted(POLICIES) == sorted(kinds)
+    assert sorted(POLICY_PREDICTORS) == sorted(kinds)
+
+
+@pytest.mark.parametrize("kind", POLICY_PREDICTORS)
+def test_policy_brings_its_own_predictor(kind: str) -> None:
+    """A policy made for a predictor has it by default, and another one when that is written."""
+    policy = {"policy": {"kind": kind}}
+    assert Config.model_validate(policy).predictor.kind == (POLICY_PREDICTORS[kind] or "headway")
+    told = Config.model_validate(policy | {"predictor": {"kind": "rls"}})
+    assert (told.policy.kind, told.predictor.kind) == (kind, "rls")
+
+
+def test_own_predictor_is_a_default(tmp_path: Path) -> None:
+    """`config show` says that nobody wrote it, also where a flag chose the policy."""
+    path = tmp_path / "serve.yaml"
+    path.write_text("policy: {kind: fifo}\n")
+    loaded = load_config(path, flags={"policy": {"kind": "clockwork", "at_once": 2}}, environ={})
+    (row,) = [row for row in config_rows(loaded) if row.path == "predictor.kind"]
+    assert (row.value, row.source.kind) == ("max10", SourceKind.DEFAULT)
+    (row,) = [row for row in config_rows(loaded) if row.path == "policy.at_once"]
+    assert (row.value, str(row.source)) == (2, "--policy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kind": "static-cap", "low_max": -1}, "policy.low_max"),
+        ({"kind": "batch3", "high_max": 5, "low_min": 5}, "no priority can be both"),
+        ({"kind": "fifo", "low_max": 1}, "`low_max` is not a setting of policy"),
+    ],
+    ids=["negative", "crossed", "of another policy"],
+)
+def test_wrong_settings_of_a_policy_are_named(settings: dict[str, Any], words: str) -> None:
+    """A setting out of range, at odds with another or of another policy is refused by name."""
+    with pytest.raises(ConfigError, match=words):
+        load_config(None, flags={"policy": settings}, environ={})
 
 
 def test_cores_are_those_of_the_process() -> None:

@@ -9,32 +9,96 @@ from datetime import UTC, datetime
 from typing import Final
 
 from headway import __version__
-from headway.config import Config, PolicyConfig
-from headway.core import Kernel, KernelParams, Policy, Predictor
+from headway.config import (
+    Batch3PolicyConfig,
+    ClockworkPolicyConfig,
+    Config,
+    HeadwayPolicyConfig,
+    NexusPolicyConfig,
+    PolicyConfig,
+    StaticCapPolicyConfig,
+)
+from headway.core import Kernel, KernelParams, Policy, Predictor, TenantId
 from headway.errors import ConfigError
 from headway.observe import JournalHeader
-from headway.policy import edf, fifo, priority
+from headway.policy import (
+    POLICY_PREDICTORS,
+    HeadwaySettings,
+    batch3,
+    clockwork,
+    edf,
+    fifo,
+    headway,
+    lane_edf,
+    nexus,
+    pcie,
+    priority,
+    static_cap,
+    strait,
+)
 from headway.predict import PREDICTORS, Recipe, build_predictor
 
 __all__ = [
     "build_policy",
     "journal_header",
     "kernel_of",
+    "own_predictor",
     "policy_from_section",
     "policy_section",
     "predictor_of",
 ]
 
-_POLICIES: Final[Mapping[str, Callable[[Predictor], Policy]]] = {
+_WITHOUT_SETTINGS: Final[Mapping[str, Callable[[Predictor], Policy]]] = {
     "fifo": fifo,
     "priority": priority,
     "edf": edf,
+    "lane-edf": lane_edf,
+    "pcie": pcie,
+    "strait": strait,
 }
 
 
 def build_policy(section: PolicyConfig, predictor: Predictor) -> Policy:
     """The named policy with its settings."""
-    return replace(_POLICIES[section.kind](predictor), class_slots=section.class_slots)
+    return replace(_policy(section, predictor), class_slots=section.class_slots)
+
+
+def _policy(section: PolicyConfig, predictor: Predictor) -> Policy:
+    match section:
+        case StaticCapPolicyConfig():
+            return static_cap(predictor, low_max=section.low_max)
+        case Batch3PolicyConfig():
+            return batch3(predictor, high_max=section.high_max, low_min=section.low_min)
+        case ClockworkPolicyConfig():
+            return clockwork(predictor, at_once=section.at_once)
+        case NexusPolicyConfig():
+            return nexus(predictor, at_once=section.at_once)
+        case HeadwayPolicyConfig():
+            return headway(predictor, _headway_settings(section))
+        case _:
+            return _WITHOUT_SETTINGS[section.kind](predictor)
+
+
+def _headway_settings(section: HeadwayPolicyConfig) -> HeadwaySettings:
+    return HeadwaySettings(
+        caution_ratio=section.caution_ratio,
+        reserve_ratio=section.reserve_ratio,
+        high_missed_ratio=section.high_missed_ratio,
+        segment_ns=section.segment,
+        discount_ratio=section.discount_ratio,
+        starvation_ratio=section.starvation_ratio,
+        starvation_share_ratio=section.starvation_share_ratio,
+        refuses=section.refuses,
+        drops=section.drops,
+        quantum_ns=section.quantum,
+        shares={TenantId(name): share for name, share in section.shares.items()},
+        floors={TenantId(name): floor for name, floor in section.floors.items()},
+    )
+
+
+def own_predictor(section: PolicyConfig) -> str:
+    """The predictor that a policy has unless another is asked for."""
+    return POLICY_PREDICTORS[section.kind] or PREDICTORS[0]
 
 
 def policy_section(section: PolicyConfig) -> dict[str, object]:
@@ -55,7 +119,7 @@ def policy_from_section(settings: Mapping[str, object]) -> PolicyConfig:
             f"there is no policy with the settings `{dict(settings)}` here",
             path="policy",
             value=dict(settings),
-            hint=f"this version has {', '.join(_POLICIES)}",
+            hint=f"this version has {', '.join(POLICY_PREDICTORS)}",
         ) from error
 
 

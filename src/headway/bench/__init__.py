@@ -34,6 +34,16 @@ from headway.bench.plan import Shift
 from headway.bench.run import PREDICTORS, Outcome, draw, run_campaign, shipped
 from headway.bench.setups import SETUPS, Setup
 from headway.bench.shadows import ShadowLog
+from headway.bench.simulated import (
+    Contender,
+    Match,
+    Played,
+    add_oracle,
+    play,
+    play_all,
+    recipe_for,
+    section_for,
+)
 
 __all__ = [
     "FULL",
@@ -45,13 +55,16 @@ __all__ = [
     "SIDECARS",
     "Campaign",
     "ColdRow",
+    "Contender",
     "Factory",
     "Judged",
     "Judgement",
+    "Match",
     "News",
     "OnNews",
     "Order",
     "Outcome",
+    "Played",
     "PredictionRow",
     "Progress",
     "Recorded",
@@ -64,13 +77,18 @@ __all__ = [
     "ShiftRow",
     "Sidecar",
     "SoloMeasured",
+    "add_oracle",
     "carry_out",
     "draw",
     "judge",
     "listen_to",
     "orders_of",
+    "play",
+    "play_all",
+    "recipe_for",
     "run_campaign",
     "score_rows",
+    "section_for",
     "shipped",
     "summarise",
 ]

@@ -22,6 +22,13 @@ class TrafficClass(NamedTuple):
     """Part of all requests."""
     shape: tuple[int, ...] = ()
     """Shape of one row of the first input; empty takes whatever the model has."""
+    published: str = ""
+    """Name in the demo's catalogue where it is served under another; empty is the same."""
+
+    @property
+    def catalogue_name(self) -> str:
+        """Its name in the demo's catalogue."""
+        return self.published or self.model
 
 
 MIX: Final = (

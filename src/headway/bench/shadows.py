@@ -121,6 +121,10 @@ class Tee:
         """As the first says."""
         return self._primary.service_ns(model, rows)
 
+    def solo_ns(self, model: ModelName, rows: int) -> int:
+        """As the first says."""
+        return self._primary.solo_ns(model, rows)
+
     def floor_ns(self, model: ModelName, rows: int) -> int:
         """As the first says."""
         return self._primary.floor_ns(model, rows)
@@ -130,6 +134,10 @@ class Tee:
     ) -> Sequence[Forecast]:
         """As the first says."""
         return self._primary.forecast(candidate, device, queue, now_ns)
+
+    def beside(self, candidate: Run | None, device: DeviceName, now_ns: int) -> Sequence[Forecast]:
+        """As the first says."""
+        return self._primary.beside(candidate, device, now_ns)
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
         """As the first says."""

@@ -4,15 +4,16 @@ Knows argparse and units. Long flags only, the value after a space.
 """
 
 import argparse
-from collections.abc import Callable
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from headway.errors import HeadwayError
 from headway.units import parse_duration_ns
 
 __all__ = [
-    "POLICIES",
+    "POLICY_METAVAR",
     "PREDICTORS",
+    "PolicyFlag",
     "UsageError",
     "VerbParser",
     "add_format",
@@ -20,11 +21,13 @@ __all__ = [
     "add_server_flags",
     "count",
     "duration_ns",
+    "policy_flag",
+    "policy_flags",
     "positive",
     "server_flags",
 ]
 
-POLICIES: Final = ("edf", "fifo", "priority")
+POLICY_METAVAR: Final = "KIND[:KEY=VALUE,...]"
 PREDICTORS: Final = (
     "boosted",
     "fixed",
@@ -35,9 +38,19 @@ PREDICTORS: Final = (
     "windowed-pcie",
 )
 """As the configuration knows them; here, for a command line is parsed without loading them."""
-"""As in the configuration; a test compares them."""
+
+_VALUES: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 _Number = TypeVar("_Number", int, float)
+
+
+class PolicyFlag(NamedTuple):
+    """A policy as a command line names it."""
+
+    text: str
+    """As it was written, `static-cap:low_max=2`."""
+    settings: dict[str, object]
+    """As the configuration takes it, `{"kind": "static-cap", "low_max": 2}`."""
 
 
 class UsageError(HeadwayError):
@@ -85,7 +98,12 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that replace a setting of the configuration."""
     parser.add_argument("--host", metavar="ADDRESS", help="instead of server.host")
     parser.add_argument("--port", type=count, metavar="N", help="instead of server.port")
-    parser.add_argument("--policy", choices=POLICIES, help="instead of policy, with its defaults")
+    parser.add_argument(
+        "--policy",
+        type=policy_flag,
+        metavar=POLICY_METAVAR,
+        help="instead of policy, with its defaults but for the settings that are named",
+    )
     parser.add_argument(
         "--predictor", choices=PREDICTORS, help="instead of predictor, with its defaults"
     )
@@ -96,9 +114,46 @@ def server_flags(args: argparse.Namespace) -> dict[str, object]:
     return {
         "server.host": args.host,
         "server.port": args.port,
-        "policy": args.policy,
+        "policy": None if args.policy is None else args.policy.settings,
         "predictor": args.predictor,
     }
+
+
+def policy_flag(text: str) -> PolicyFlag:
+    """A policy by name, with settings after a colon and commas between them.
+
+    Whether the policy has these settings is for the configuration to say.
+    """
+    # Here, for else every verb would pay for the kernel's vocabulary.
+    from headway.policy import POLICY_PREDICTORS
+
+    kind, colon, rest = text.partition(":")
+    if kind not in POLICY_PREDICTORS:
+        names = ", ".join(POLICY_PREDICTORS)
+        raise argparse.ArgumentTypeError(f"there is no policy `{kind}`, only {names}")
+    settings: dict[str, object] = {"kind": kind}
+    for part in rest.split(",") if colon else ():
+        key, equals, value = part.partition("=")
+        if not (key and equals and value) or key in settings:
+            raise argparse.ArgumentTypeError(
+                f"`{text}`: write each setting once, as `{kind}:key=value,key=value`"
+            )
+        settings[key] = _scalar(value)
+    return PolicyFlag(text, settings)
+
+
+def policy_flags(text: str) -> list[PolicyFlag]:
+    """Several policies with commas between: `fifo,static-cap:low_max=2,class_slots=false,edf`.
+
+    What holds a `=` and no `:` before it belongs to the policy before it.
+    """
+    texts: list[str] = []
+    for part in text.split(","):
+        if texts and "=" in part and ":" not in part.partition("=")[0]:
+            texts[-1] += f",{part}"
+        else:
+            texts.append(part)
+    return [policy_flag(one) for one in texts]
 
 
 def count(text: str) -> int:
@@ -131,6 +186,16 @@ def duration_ns(text: str) -> int:
     if value <= 0:
         raise argparse.ArgumentTypeError(f"`{text}` is no time at all")
     return value
+
+
+def _scalar(text: str) -> object:
+    """Whole numbers, numbers and truths as such, all else as text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return _VALUES.get(text, text)
 
 
 def _wide(prog: str) -> argparse.HelpFormatter:

@@ -2,12 +2,20 @@
 
 import argparse
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headway.cli.arguments import POLICIES, PREDICTORS, VerbParser, add_format, count
+from headway.cli.arguments import (
+    POLICY_METAVAR,
+    PREDICTORS,
+    PolicyFlag,
+    VerbParser,
+    add_format,
+    count,
+    policy_flag,
+    positive,
+)
 from headway.cli.output import print_json, print_rich, progress_bar, say
 from headway.errors import HeadwayError
 from headway.units import NS_PER_S, format_duration
@@ -16,8 +24,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
+    from headway.bench import Contender, Played
     from headway.core import Command, Event, TierName
-    from headway.sim import BudgetRange, Scenario, Tally, TierTally
+    from headway.observe import JournalObserver
+    from headway.sim import BudgetRange, Scenario, TierTally
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
 
@@ -25,6 +35,8 @@ EXAMPLE = "headway sim examples/scenario.yaml --policy fifo --policy edf --seed 
 
 _EVENTS_BETWEEN_LOOKS: Final = 1_000
 _REFRESH_S: Final = 0.1
+_ORACLE: Final = "oracle"
+_LOADS_MAX: Final = 20
 
 Observe = Callable[[int, "Event", "list[Command]"], None]
 
@@ -65,17 +77,41 @@ def add_arguments(parser: VerbParser) -> None:
     parser.add_argument(
         "--policy",
         action="append",
-        choices=POLICIES,
-        help="policy to run; give it again to compare several (priority)",
+        type=_contender_flag,
+        metavar=POLICY_METAVAR,
+        help="policy to run, or `oracle`, which knows the future; give it again to compare several "
+        "(priority)",
     )
     parser.add_argument(
         "--predictor",
         choices=PREDICTORS,
-        default="headway",
-        help="what expects how long things take, starting from the scenario's times (headway)",
+        help="what expects how long things take, starting from the scenario's times (the policy's "
+        "own, else headway)",
     )
     parser.add_argument(
         "--seed", type=count, metavar="N", help="of all chance, instead of the scenario's"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=positive(int),
+        default=1,
+        metavar="N",
+        help="how many seeds, from that one on; with several, means and their 95 %% intervals (1)",
+    )
+    parser.add_argument(
+        "--load",
+        type=_loads,
+        metavar="X,...",
+        help="times the workload's rates, such as 0.6,0.8,1.0,1.2; each is played",
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive(int),
+        metavar="N",
+        help="runs at once, where there are several seeds or loads (one for each core)",
+    )
+    parser.add_argument(
+        "--plots", metavar="FOLDER", help="where to draw high violations against low goodput"
     )
     parser.add_argument(
         "--traces", metavar="FOLDER", help="where the workload's recorded traces are"
@@ -91,6 +127,8 @@ def add_arguments(parser: VerbParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play the same arrivals under each policy and compare."""
     # Here, for else `headway sim --help` would pay for what a simulation needs.
+    from headway.bench import Contender
+    from headway.cli.sim_contest import run_contest
     from headway.config import build_from_file
     from headway.sim import scenario_from_dict
 
@@ -100,18 +138,20 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.seed is not None:
         scenario = scenario.with_seed(args.seed)
-    policies = list(dict.fromkeys(args.policy or ["priority"]))
-    say(_opening(args.scenario, scenario, policies))
+    flags = {flag.text: flag for flag in args.policy or [policy_flag("priority")]}
+    contenders = [Contender(f.text, f.settings, args.predictor) for f in flags.values()]
+    say(_opening(args.scenario, scenario, list(flags)))
+    if args.seeds > 1 or args.load or args.plots:
+        return run_contest(args, scenario, contenders)
     with progress_bar("s of virtual time") as progress:
         runs = {
-            policy: _play(
+            contender.label: _play(
                 scenario,
-                policy,
-                args.predictor,
-                _journal_path(args.journal, policy, policies),
+                contender,
+                _journal_path(args.journal, contender.label, list(flags)),
                 progress,
             )
-            for policy in policies
+            for contender in contenders
         }
     if args.format == "json":
         print_json(_plain(args.scenario, scenario, runs))
@@ -121,6 +161,19 @@ def run(args: argparse.Namespace) -> int:
         if result.journal is not None:
             say(f"journal: {result.journal} ({result.events} steps)")
     return 0
+
+
+def _contender_flag(text: str) -> PolicyFlag:
+    """A policy, or the one that only a simulator has."""
+    return PolicyFlag(text, {"kind": _ORACLE}) if text == _ORACLE else policy_flag(text)
+
+
+def _loads(text: str) -> list[float]:
+    """Ratios with commas between."""
+    loads = [positive(float)(part) for part in text.split(",")]
+    if len(loads) > _LOADS_MAX:
+        raise argparse.ArgumentTypeError(f"at most {_LOADS_MAX} loads, not {len(loads)}")
+    return loads
 
 
 def _opening(path: str, scenario: "Scenario", policies: Sequence[str]) -> str:
@@ -147,49 +200,44 @@ def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> P
 
 
 def _play(
-    scenario: "Scenario", policy: str, predictor: str, path: Path | None, progress: "Progress"
+    scenario: "Scenario", contender: "Contender", path: Path | None, progress: "Progress"
 ) -> PolicyRun:
-    from headway.app import build_policy, journal_header, policy_from_section
-    from headway.observe import JournalObserver
-    from headway.predict import Recipe, build_predictor, on_links
-    from headway.sim import Tally
+    from headway.bench import Match, play
 
-    section = policy_from_section({"kind": policy})
-    recipe = Recipe(kind=predictor, profiles=scenario.profiles(), has_classes=section.class_slots)
-    links = scenario.links()
-    if links is not None:
-        recipe = on_links(recipe, links)
-    tally = Tally()
-    observers: list[Observe] = [tally]
-    journal = None
-    if path is not None:
-        try:
-            journal = JournalObserver(path, journal_header(scenario.params, section, recipe))
-        except OSError as error:
-            raise HeadwayError(f"cannot write the journal `{path}`: {error.strerror}") from error
+    observers: list[Observe] = []
+    journal = None if path is None else _journal(scenario, contender, path)
+    if journal is not None:
         observers.append(journal)
     if not progress.disable:
-        observers.append(_Meter(policy, scenario.workload.duration_ns, progress))
+        observers.append(_Meter(contender.label, scenario.workload.duration_ns, progress))
     try:
-        world = scenario.play(
-            build_policy(section, build_predictor(recipe, scenario.params.devices)),
-            observe=_one_of_all(observers),
-        )
+        played = play(Match(scenario, contender, mix=""), observers=observers)
     finally:
         if journal is not None:
             journal.close()
-    return _result(scenario, tally, path, world.event_count)
+    return _result(scenario, played, path)
 
 
-def _one_of_all(observers: Sequence[Observe]) -> Observe:
-    if len(observers) == 1:
-        return observers[0]
+def _journal(scenario: "Scenario", contender: "Contender", path: Path) -> "JournalObserver":
+    """What writes the run down, with all that a replay needs.
 
-    def observe(now_ns: int, event: "Event", commands: "list[Command]") -> None:
-        for observer in observers:
-            observer(now_ns, event, commands)
+    Raises:
+        HeadwayError: it cannot be written, or not replayed.
+    """
+    from headway.app import journal_header
+    from headway.bench import recipe_for, section_for
+    from headway.observe import JournalObserver
 
-    return observe
+    if contender.settings["kind"] == _ORACLE:
+        raise HeadwayError(
+            f"`{_ORACLE}` has no journal: a replay does not know the future",
+            hint="leave `--journal` out, or that policy",
+        )
+    section, recipe = section_for(scenario, contender), recipe_for(scenario, contender)
+    try:
+        return JournalObserver(path, journal_header(scenario.params, section, recipe))
+    except OSError as error:
+        raise HeadwayError(f"cannot write the journal `{path}`: {error.strerror}") from error
 
 
 class _Meter:
@@ -217,15 +265,18 @@ class _Meter:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def _result(scenario: "Scenario", tally: "Tally", path: Path | None, events: int) -> PolicyRun:
+def _result(scenario: "Scenario", played: "Played", path: Path | None) -> PolicyRun:
+    from headway.sim import TierTally
+
+    tallies = played.tiers
     duration_ns = scenario.workload.duration_ns
     budgets = scenario.budgets()
     # The tightest budget first, as in every report.
-    names = sorted(tally.tiers, key=lambda name: (budgets[name].min_ns, name))
-    tiers = {name: _figures(tally.tiers[name], duration_ns, budgets[name].min_ns) for name in names}
+    names = sorted(tallies, key=lambda name: (budgets[name].min_ns, name))
+    tiers = {name: _figures(tallies[name], duration_ns, budgets[name].min_ns) for name in names}
     budget_ns = min(budget.min_ns for budget in budgets.values())
-    total = _figures(_sum(list(tally.tiers.values())), duration_ns, budget_ns)
-    return PolicyRun(tiers, total, path, events)
+    total = _figures(TierTally.merged(tallies.values()), duration_ns, budget_ns)
+    return PolicyRun(tiers, total, path, played.events)
 
 
 def _figures(tally: "TierTally", duration_ns: int, budget_ns: int) -> Figures:
@@ -249,17 +300,6 @@ def _figures(tally: "TierTally", duration_ns: int, budget_ns: int) -> Figures:
 
 def _whole(latency_ns: float | None) -> int | None:
     return None if latency_ns is None else round(latency_ns)
-
-
-def _sum(tallies: "Sequence[TierTally]") -> "TierTally":
-    from headway.sim import TierTally
-
-    histogram: Counter[int] = Counter()
-    for tally in tallies:
-        histogram.update(tally.histogram)
-    counts = ("arrived", "completed", "rejected", "expired", "cancelled", "failed", "late")
-    sums = {name: sum(getattr(tally, name) for tally in tallies) for name in counts}
-    return TierTally(**sums, histogram=dict(histogram))
 
 
 def _plain(path: str, scenario: "Scenario", runs: Mapping[str, PolicyRun]) -> dict[str, object]:

@@ -6,6 +6,7 @@ Knows what each layer below takes. Asks this machine one thing: which cores ther
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from headway.config.batching import BucketsConfig, Larger, Oversize, RaggedConfig
 from headway.config.checks import choice_hint
 from headway.config.schema import (
     Config,
@@ -26,7 +27,14 @@ from headway.core import (
 )
 from headway.devices import EmulatedMachine, accelerator, usable_cores
 from headway.errors import ConfigError
-from headway.executors import LaneSpec, ModelSpec, TensorSpec, WorkerGroup
+from headway.executors import (
+    AxisBuckets,
+    LaneSpec,
+    ModelSpec,
+    RaggedInputs,
+    TensorSpec,
+    WorkerGroup,
+)
 
 __all__ = [
     "Tier",
@@ -48,6 +56,8 @@ class Tier(NamedTuple):
     priority: int
     budget_ns: int
     slot_class: SlotClass
+    late_ns: int = 0
+    """How long after its deadline it is still served."""
 
 
 def kernel_params(config: Config, *, cores: Sequence[int] | None = None) -> KernelParams:
@@ -77,6 +87,8 @@ def model_params(config: Config, model: ModelConfig) -> ModelParams:
         version=model.version,
         devices=tuple(DeviceName(device) for device in devices),
         batch_rows_max=model.batch.rows_max,
+        can_split=model.batch.oversize is Oversize.SPLIT,
+        segments_max=model.batch.segments_max,
         linger_ns=model.batch.linger,
         queue_requests_max=model.queue.requests_max,
         queue_bytes_max=model.queue.bytes_max,
@@ -96,6 +108,9 @@ def model_spec(config: Config, model: ModelConfig) -> ModelSpec:  # noqa: ARG001
         outputs=tuple(_tensor_spec(tensor) for tensor in model.outputs),
         warmup_rows=model.warmup.rows,
         warmup_shapes=dict(model.warmup.shapes),
+        needs_batch=model.batch.is_asked_for,
+        buckets=tuple(_axis_buckets(buckets) for buckets in model.batch.buckets),
+        ragged=_ragged_inputs(model.batch.ragged),
     )
 
 
@@ -134,7 +149,9 @@ def emulated_machine(config: Config) -> EmulatedMachine | None:
 def tiers(config: Config) -> Mapping[TierName, Tier]:
     """Every tier, in the order of the configuration."""
     return {
-        TierName(name): Tier(TierName(name), tier.priority, tier.budget, tier.slot_class)
+        TierName(name): Tier(
+            TierName(name), tier.priority, tier.budget, tier.slot_class, tier.late_ns
+        )
         for name, tier in config.tiers.items()
     }
 
@@ -201,6 +218,22 @@ def _cores_of(device: CpuDeviceConfig, usable: Sequence[int] | None) -> tuple[in
     if device.cores is not None:
         return device.cores
     return usable_cores() if usable is None else tuple(usable)
+
+
+def _axis_buckets(buckets: BucketsConfig) -> AxisBuckets:
+    return AxisBuckets(
+        sizes=buckets.sizes,
+        inputs=dict(buckets.inputs),
+        outputs=dict(buckets.outputs),
+        pads=dict(buckets.pad),
+        is_strict=buckets.larger is Larger.REFUSE,
+    )
+
+
+def _ragged_inputs(ragged: RaggedConfig | None) -> RaggedInputs | None:
+    if ragged is None:
+        return None
+    return RaggedInputs(inputs=ragged.inputs, lengths=ragged.lengths)
 
 
 def _tensor_spec(tensor: TensorConfig) -> TensorSpec:

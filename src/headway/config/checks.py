@@ -6,8 +6,10 @@ Knows the whole configuration. Refuses to know where it was written: a problem n
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from headway.config.batch_checks import batch_problems
+from headway.config.problem import Keys, Problem
 from headway.core import ModelName, SlotClass
 from headway.devices import EmulatedModel, accelerator, accelerator_names
 from headway.errors import ConfigError
@@ -31,18 +33,6 @@ __all__ = [
     "dotted",
     "warnings_of",
 ]
-
-Keys = tuple[str | int, ...]
-"""Where a setting stands: keys of mappings and indices of lists."""
-
-
-class Problem(NamedTuple):
-    """One thing that is wrong, where, and how to mend it."""
-
-    keys: Keys
-    value: object
-    message: str
-    hint: str | None
 
 
 class CrossCheckError(ValueError):
@@ -158,6 +148,7 @@ def _model_problems(config: "Config", model: "ModelConfig", index: int) -> Itera
             message = f"`{rows}` rows are more than batch.rows_max, `{model.batch.rows_max}`"
             hint = "warm up with no more rows than a batch may have"
             yield Problem((*where, "warmup", "rows", position), rows, message, hint)
+    yield from batch_problems(model, where)
     if config.devices[0].kind == "emulated":
         yield from _emulated_problems(model, where)
     else:

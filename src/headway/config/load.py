@@ -143,7 +143,8 @@ def with_model(config: Config, name: str, overrides: Mapping[str, object]) -> Co
         ConfigError: the result would not be valid.
     """
     data = config.model_dump(mode="json")
-    models = data["models"]
+    # What nobody set must not look set now: some settings ask for something by being there.
+    models = data["models"] = config.model_dump(mode="json", exclude_unset=True).get("models", [])
     index = next((i for i, model in enumerate(models) if model["name"] == name), len(models))
     if index == len(models):
         models.append({"name": name})

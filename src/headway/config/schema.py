@@ -9,9 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -19,21 +17,21 @@ from pydantic import (
     model_validator,
 )
 
+from headway.config.batching import BatchConfig
 from headway.config.checks import CrossCheckError, cross_problems
+from headway.config.policies import PolicyConfig, PriorityPolicyConfig, with_own_predictor
 from headway.config.quantities import Duration, PositiveDuration, PositiveSize, Size
+from headway.config.section import Count, Name, PathName, Section, Whole
 from headway.core import Datatype, SlotClass
 from headway.units import NS_PER_MS, NS_PER_S
 
 __all__ = [
     "AdminConfig",
     "Backend",
-    "BatchConfig",
     "Config",
     "CpuDeviceConfig",
     "DeviceConfig",
-    "EdfPolicyConfig",
     "EmulatedDeviceConfig",
-    "FifoPolicyConfig",
     "Isolation",
     "JournalConfig",
     "LimitsConfig",
@@ -42,9 +40,7 @@ __all__ = [
     "LogLevel",
     "ModelConfig",
     "NicenessConfig",
-    "PolicyConfig",
     "PredictorConfig",
-    "PriorityPolicyConfig",
     "QueueConfig",
     "ServerConfig",
     "TensorConfig",
@@ -52,12 +48,6 @@ __all__ = [
     "WarmupConfig",
     "WindowedPciePredictorConfig",
 ]
-
-
-class Section(BaseModel):
-    """What all sections share: nothing unknown is accepted, nothing changes later."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Backend(StrEnum):
@@ -101,17 +91,12 @@ def _version_text(value: object) -> object:
     raise ValueError(f'`{value}` is not text: put a version in quotes, "{value}"')
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$", max_length=128)]
-PathName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
 VersionText = Annotated[
     str,
     BeforeValidator(_version_text),
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]*$"}),
 ]
-# Strict, for else `true` would pass as 1.
-Count = Annotated[int, Field(ge=1, strict=True)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
 Axis = Annotated[int, Field(ge=-1, strict=True)]
 Niceness = Annotated[int, Field(ge=-20, le=19, strict=True)]
 OptionValue = bool | int | float | str
@@ -143,16 +128,6 @@ class ServerConfig(Section):
     keep_alive: Duration = 75 * NS_PER_S
     """How long an idle connection is kept open. Above the 60 s of most load balancers, so that
     they and not the server are the ones to close it."""
-
-
-class BatchConfig(Section):
-    """How requests of one model are put together."""
-
-    rows_max: int = Field(default=8, ge=1, le=65536, strict=True)
-    """Rows of one batch; a request with more is refused. Has no effect on a model without a
-    batch axis: there one request is one batch."""
-    linger: Duration = 0
-    """Longest wait for a fuller batch. 0 takes whatever waits when a slot becomes free."""
 
 
 class QueueConfig(Section):
@@ -297,36 +272,6 @@ DeviceConfig = Annotated[
 ]
 
 
-class FifoPolicyConfig(Section):
-    """Arrival order, no classes: the baseline."""
-
-    kind: Literal["fifo"]
-    """Arrival order."""
-    class_slots: bool = False
-    """Tell a slot the class of its batch; false runs every batch as `high`."""
-
-
-class PriorityPolicyConfig(Section):
-    """Strict priority; arrival order inside one."""
-
-    kind: Literal["priority"]
-    """Strict priority."""
-    class_slots: bool = True
-    """Tell a slot the class of its batch; false runs every batch as `high`."""
-
-
-class EdfPolicyConfig(Section):
-    """The earliest deadline first, whatever the priority."""
-
-    kind: Literal["edf"]
-    """Earliest deadline first."""
-    class_slots: bool = True
-    """Tell a slot the class of its batch; false runs every batch as `high`."""
-
-
-PolicyConfig = FifoPolicyConfig | PriorityPolicyConfig | EdfPolicyConfig
-
-
 class PredictorSection(Section):
     """What all predictors can be told."""
 
@@ -465,13 +410,19 @@ class Config(Section):
     predictor: PredictorConfig = Field(
         default=HeadwayPredictorConfig(kind="headway"), discriminator="kind"
     )
-    """How long things are expected to take."""
+    """How long things are expected to take. The default is `headway`, but for policies that have
+    one of their own."""
     limits: LimitsConfig = LimitsConfig()
     """Limits over all models."""
     journal: JournalConfig = JournalConfig()
     """The log of every event and decision."""
     log: LogConfig = LogConfig()
     """What the server says about itself."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _suits_policy(cls, data: object) -> object:
+        return with_own_predictor(data)
 
     @model_validator(mode="after")
     def _agrees(self) -> "Config":

@@ -16,6 +16,7 @@ __all__ = [
     "Dispatch",
     "Expire",
     "Fail",
+    "KeepSegment",
     "LoadReplica",
     "Reject",
     "ReplaceWorker",
@@ -39,6 +40,17 @@ class Dispatch(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """Predicted time to its end; 0 while nothing is known."""
     bound_ns: int = 0
     """It is expected to end within this at the predictor's confidence."""
+    first_row: int = 0
+    """Of a segment: the first of its request's rows that run now; 0 also starts it over."""
+    is_segment: bool = False
+    """The batch is `rows` of the rows of its one request, not the whole of it."""
+
+
+class KeepSegment(Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Keep the outputs of a segment that has run: they are part of the request's answer."""
+
+    request_id: RequestId
+    batch_id: BatchId
 
 
 class Complete(Struct, frozen=True, kw_only=True, tag=True, gc=False):
@@ -49,7 +61,7 @@ class Complete(Struct, frozen=True, kw_only=True, tag=True, gc=False):
     batch_rows: int
     queue_delay_ns: int
     service_ns: int
-    """Dispatch to executor done."""
+    """Dispatch to executor done; of a request that ran in segments, their sum."""
     foreseen: Forecast = UNKNOWN
     """What was expected of the request when it was admitted."""
 
@@ -138,6 +150,7 @@ class ConcludeUnload(Struct, frozen=True, kw_only=True, tag=True):
 
 Command = (
     Dispatch
+    | KeepSegment
     | Complete
     | Reject
     | Expire

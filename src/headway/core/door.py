@@ -1,12 +1,13 @@
 """The door: whether a request that arrives is let in, and who would have to go for it.
 
-Hard limits first, then the policy's admission. Judges and changes nothing, so that the same
-answer can be had of a request that is only considered.
+Hard limits first, then the policy's admission, which is shown what is foreseen. Judges and changes
+nothing, so that the same answer can be had of a request that is only considered.
 """
 
 from typing import NamedTuple
 
 from headway.core.fleet import Fleet
+from headway.core.forecast import Forecast
 from headway.core.lifecycle import Lifecycle
 from headway.core.params import KernelParams
 from headway.core.ports import LoadView, Policy
@@ -27,6 +28,14 @@ class Verdict(NamedTuple):
 
 
 _YES = Verdict()
+
+
+class Answer(NamedTuple):
+    """A policy's word."""
+
+    reason: RejectReason | None
+    """None lets it in."""
+    retry_after_ns: int
 
 
 class Door:
@@ -50,7 +59,7 @@ class Door:
         self.is_draining = False
 
     def judge(self, request: Request, now_ns: int) -> Verdict:
-        """What becomes of a request that arrives now."""
+        """Whether the limits let in a request that arrives now."""
         queue = self._room.queues.get(request.model)
         reason = self._refusal(request, queue, now_ns)
         if queue is None:
@@ -60,11 +69,20 @@ class Door:
             victims = self._room.victims(request, queue)
         if reason is not None and not victims:
             return Verdict(reason, self.retry_after_ns(queue))
-        load = LoadView(queue.count, queue.rows, self._fleet.slots, self._fleet.free_slots)
-        refusal = self._policy.admission.refuse(request, load, now_ns)
-        if refusal is not None:
-            return Verdict(RejectReason.PREDICTED_LATE, refusal.retry_after_ns)
         return Verdict(victims=tuple(victims)) if victims else _YES
+
+    def ask_policy(self, request: Request, foreseen: Forecast, now_ns: int) -> Answer:
+        """What the policy says of a request that the limits would let in."""
+        queue = self._room.queues[request.model]
+        load = LoadView(queue.count, queue.rows, self._fleet.slots, self._fleet.free_slots)
+        refusal = self._policy.admission.refuse(request, foreseen, load, now_ns)
+        if refusal is None:
+            return Answer(None, 0)
+        params = self._params
+        least_ns, most_ns = params.retry_after_ns_min, params.retry_after_ns_max
+        return Answer(
+            RejectReason.PREDICTED_LATE, max(least_ns, min(most_ns, refusal.retry_after_ns))
+        )
 
     def retry_after_ns(self, queue: ModelQueue) -> int:
         """Predicted time until what waits now is done, within the configured range."""

@@ -12,7 +12,7 @@ from headway.core.names import BatchId, DeviceName, ModelName, ReplicaId, SlotIn
 from headway.core.params import DeviceParams
 from headway.core.ports import SlotOption
 from headway.core.request import SlotClass
-from headway.core.waiting import Entry
+from headway.core.waiting import Entry, ModelQueue
 from headway.errors import InvalidTransitionError
 
 __all__ = [
@@ -140,7 +140,12 @@ class Batch(Struct, eq=False):
     model: ModelName
     replica: Replica
     slot: SlotIndex
+    queue: ModelQueue
+    """Where its members waited."""
     slot_class: SlotClass = SlotClass.HIGH
+    """`low` if all members are."""
+    told_class: SlotClass = SlotClass.HIGH
+    """What its slot is told, and so what weight it has: a policy may run all as `high`."""
     members: list[Entry] = []
     rows: int = 0
     live_count: int = 0
@@ -149,26 +154,57 @@ class Batch(Struct, eq=False):
     """From then on it is taken for hung."""
     is_given_up: bool = False
     """Its worker was to be replaced."""
+    first_row: int = 0
+    """Of a segment: the first of its request's rows in it."""
+    is_segment: bool = False
+    """It is a part of one request's rows."""
+    priority: int = 0
+    """Of its most important member."""
+    deadline_at_ns: int = 0
+    """The tightest of its members."""
 
-    def add(self, entry: Entry) -> None:
-        """Take one more member, behind the others."""
+    @property
+    def lane(self) -> int:
+        """Of its slot."""
+        return self.replica.device.slot_lanes[self.slot]
+
+    def add(self, entry: Entry, rows: int) -> None:
+        """Take one more member, behind the others, with so many of its rows."""
+        request = entry.request
+        if not self.members:
+            self.priority = request.priority
+            self.deadline_at_ns = request.deadline_at_ns
+            self.first_row = entry.rows_done
+            self.is_segment = rows < request.rows
+        self.priority = min(self.priority, request.priority)
+        self.deadline_at_ns = min(self.deadline_at_ns, request.deadline_at_ns)
         self.members.append(entry)
-        self.rows += entry.request.rows
+        self.rows += rows
         self.live_count += 1
         entry.batch = self
+
+    def rows_of(self, entry: Entry) -> int:
+        """How many of a member's rows are in it."""
+        return self.rows if self.is_segment else entry.request.rows
 
 
 class Device:
     """Slots in lanes. Invariants: a slot holds one batch or none; counts match the slots."""
 
-    __slots__ = ("free", "lane_running", "name", "slot_lanes", "slots")
+    __slots__ = ("free", "lane_running", "low_weight_ratio", "name", "slot_lanes", "slots")
 
-    def __init__(self, params: DeviceParams) -> None:
+    def __init__(self, params: DeviceParams, *, has_classes: bool = True) -> None:
         self.name = params.name
         self.slot_lanes = params.slot_lanes
         self.slots: list[Batch | None] = [None] * len(params.slot_lanes)
         self.lane_running: dict[int, int] = dict.fromkeys(params.slot_lanes, 0)
         self.free = len(params.slot_lanes)
+        self.low_weight_ratio = params.weight_low / params.weight_high if has_classes else 1.0
+        """Share of a lane that a batch of class `low` gets beside one of class `high`."""
+
+    def running(self) -> list[Batch]:
+        """What runs here, in order of slots."""
+        return [batch for batch in self.slots if batch is not None]
 
     def occupy(self, batch: Batch) -> None:
         """Give the batch its slot."""
@@ -190,14 +226,24 @@ class Fleet:
 
     __slots__ = ("batches", "by_model", "devices", "free_slots", "replicas", "slots")
 
-    def __init__(self, devices: tuple[DeviceParams, ...]) -> None:
-        self.devices: dict[DeviceName, Device] = {d.name: Device(d) for d in devices}
+    def __init__(self, devices: tuple[DeviceParams, ...], *, has_classes: bool = True) -> None:
+        self.devices: dict[DeviceName, Device] = {
+            params.name: Device(params, has_classes=has_classes) for params in devices
+        }
         self.replicas: dict[ReplicaId, Replica] = {}
         self.by_model: dict[ModelName, list[Replica]] = {}
         self.batches: dict[BatchId, Batch] = {}
         self.slots = sum(len(d.slot_lanes) for d in devices)
         self.free_slots = self.slots
         """Slots that run nothing, over all devices."""
+
+    def device(self, name: DeviceName) -> Device:
+        """A device by its name."""
+        return self.devices[name]
+
+    def all_devices(self) -> list[Device]:
+        """In the order of the configuration."""
+        return list(self.devices.values())
 
     def add(self, replica: Replica) -> None:
         """Know a new replica."""

@@ -66,12 +66,12 @@ class Foresight:
             model=batch.model,
             bucket=request.bucket,
             rows=batch.rows,
-            payload_bytes=sum([entry.request.payload_bytes for entry in members]),
+            payload_bytes=_payload_bytes(batch),
             device=batch.replica.device.name,
             slot=batch.slot,
             lane=slot_lanes[batch.slot],
-            slot_class=batch.slot_class,
-            priority=min([entry.request.priority for entry in members]),
+            slot_class=batch.told_class,
+            priority=batch.priority,
         )
         return self._predictor.started(run, _Ahead(self._room, self._room.count), now_ns)
 
@@ -92,3 +92,11 @@ class Foresight:
     def answer(self, entry: Entry, now_ns: int) -> None:
         """A request is being answered."""
         self._predictor.answered(entry.request, entry.foreseen, now_ns)
+
+
+def _payload_bytes(batch: Batch) -> int:
+    """Of its rows: a segment brings its part of its request's."""
+    payload_bytes = sum([entry.request.payload_bytes for entry in batch.members])
+    if batch.is_segment:
+        payload_bytes = payload_bytes * batch.rows // batch.members[0].request.rows
+    return payload_bytes

@@ -2,6 +2,7 @@
 
 from headway.core.fleet import ReplicaState
 from headway.core.kernel import Kernel
+from headway.core.ports import Hold
 from headway.core.request import RequestState
 from headway.errors import InvariantError
 
@@ -41,6 +42,8 @@ def _check_conservation(kernel: Kernel) -> None:
         kernel.room.payload_bytes == sum(e.request.payload_bytes for e in waiting),
         "the room sums the waiting payloads",
     )
+    away = [e for e in running if e.is_away]
+    _require(kernel.room.away_count == len(away), "the room keeps the places of those away")
     in_batches = sum(b.live_count for b in kernel.fleet.batches.values())
     _require(in_batches == len(running), "every running request is in a batch, once")
     in_line = [entry.key for entry in kernel.room.line.entries()]
@@ -51,17 +54,23 @@ def _check_conservation(kernel: Kernel) -> None:
 
 
 def _check_limits(kernel: Kernel) -> None:
-    _require(kernel.room.count <= kernel.params.requests_max, "requests_max holds")
-    _require(kernel.room.payload_bytes <= kernel.params.bytes_max, "bytes_max holds")
+    room, params = kernel.room, kernel.params
+    _require(room.count + room.away_count <= params.requests_max, "requests_max holds")
+    _require(room.payload_bytes + room.away_bytes <= params.bytes_max, "bytes_max holds")
     for name, queue in kernel.queues.items():
         buckets = queue.buckets.values()
         _require(queue.count == sum(b.count for b in buckets), f"`{name}` counts its buckets")
         _require(queue.rows == sum(b.rows for b in buckets), f"`{name}` sums its rows")
+        for bucket in buckets:
+            keys = [request.request_id for request in bucket.front(bucket.count)]
+            _require(len(keys) == bucket.count, f"a bucket of `{name}` holds who waits in it")
         _require(all(b.count > 0 for b in buckets), f"`{name}` keeps no empty bucket")
     for batch in kernel.fleet.batches.values():
         _require(
-            batch.rows == sum(e.request.rows for e in batch.members), "batch rows are its members'"
+            batch.rows == sum(batch.rows_of(e) for e in batch.members),
+            "batch rows are its members'",
         )
+        _require(not batch.is_segment or len(batch.members) == 1, "a segment is alone")
         _require(
             batch.live_count == sum(e.batch is batch for e in batch.members),
             "live_count counts members that have not ended",
@@ -95,9 +104,13 @@ def _check_work_conserving(kernel: Kernel) -> None:
             options = kernel.fleet.options(queue.params.name, bucket.version)
             head = bucket.head()
             if options and head is not None:
-                place = kernel.policy.placement.place
-                held = place(head.request, options, kernel.now_ns) is None
-                _require(held, f"due work of `{queue.params.name}` waits beside a free slot")
+                placing = kernel.policy.placement.place(
+                    bucket, queue.params, options, kernel.fleet, kernel.now_ns
+                )
+                _require(
+                    isinstance(placing, Hold),
+                    f"due work of `{queue.params.name}` waits beside a free slot",
+                )
 
 
 def _check_timers(kernel: Kernel) -> None:

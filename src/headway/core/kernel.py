@@ -4,26 +4,18 @@ Knows requests, queues, slots and a policy's five decisions. Never a clock, a lo
 socket: drivers tell it what happened and when, and carry out what it says. The same object runs
 under asyncio and in the simulator, and the same events give the same commands in both.
 
-The life of a request here: `_arrive` refuses or queues it; `_dispatch` forms a batch when a slot
-is free and the policy agrees; `_finish` answers its rows. Its deadline ends it wherever it is
-(`_expire`), as does its client (`_cancel`). What ended early inside a running batch keeps its
-place in it, so that every other row still goes to its own caller.
+The life of a request here: `_arrive` refuses or queues it; the `Dispatcher` forms a batch when a
+slot is free and the policy agrees; `_finish` answers its rows, or lets the rest of them wait for
+another batch. Its deadline ends it wherever it is, as does its client (`_cancel`). What ended early
+inside a running batch keeps its place in it, so that every other row still goes to its own caller.
 """
 
 from typing import NamedTuple, assert_never
 
-from headway.core.commands import (
-    Cancel,
-    CancelBatch,
-    Command,
-    Complete,
-    Dispatch,
-    Expire,
-    Fail,
-    Reject,
-    SetTimer,
-)
+from headway.core.commands import CancelBatch, Command, KeepSegment, SetTimer
+from headway.core.dispatcher import Dispatcher
 from headway.core.door import Door
+from headway.core.endings import Endings
 from headway.core.events import (
     BatchFailed,
     BatchFinished,
@@ -43,29 +35,28 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Batch, Fleet
-from headway.core.forecast import Forecast
+from headway.core.forecast import UNKNOWN, Forecast
 from headway.core.foresight import Foresight
 from headway.core.hang import HangWatch
 from headway.core.ledger import Ledger
 from headway.core.lifecycle import Lifecycle, members_alive
-from headway.core.names import BatchId, ModelName, RequestId
+from headway.core.names import ModelName, RequestId
 from headway.core.params import KernelParams, ModelParams
-from headway.core.ports import Policy, SlotOption
-from headway.core.request import (
-    ExpireReason,
-    RejectReason,
-    Request,
-    RequestStep,
-    SlotClass,
-)
+from headway.core.ports import Aging, Policy
+from headway.core.request import ExpireReason, RejectReason, Request, RequestState
 from headway.core.room import WaitingRoom
 from headway.core.timers import TimerQueue
-from headway.core.waiting import Bucket, Entry, HangCheck, ModelQueue, TimerItem
+from headway.core.waiting import (
+    Bucket,
+    Entry,
+    HangCheck,
+    ModelQueue,
+    Promotion,
+    Recheck,
+    TimerItem,
+)
 
 __all__ = ["Estimate", "Kernel"]
-
-_BARREN_MAX = 16
-"""Then one is started all the same: a floor measured too high must be able to come down."""
 
 
 class Estimate(NamedTuple):
@@ -89,7 +80,7 @@ class Kernel:
     def __init__(self, params: KernelParams, policy: Policy) -> None:
         self.params = params
         self.policy = policy
-        self.fleet = Fleet(params.devices)
+        self.fleet = Fleet(params.devices, has_classes=policy.class_slots)
         self.room = WaitingRoom(params)
         self.queues = self.room.queues
         self.timers: TimerQueue[TimerItem] = TimerQueue()
@@ -97,11 +88,21 @@ class Kernel:
         self.foresight = Foresight(policy.predictor, self.room)
         self.lifecycle = Lifecycle(params, self.fleet, self.timers)
         self._hangs = HangWatch(self.fleet, self.timers)
+        self._endings = Endings(self.ledger, policy.feedback)
+        self._dispatcher = Dispatcher(
+            policy,
+            self.fleet,
+            self.room,
+            self._endings,
+            self.foresight,
+            self.lifecycle,
+            self._hangs,
+            self.timers,
+        )
         self.door = Door(params, policy, self.room, self.fleet, self.lifecycle)
         self.now_ns = 0
         self.armed_at_ns: int | None = None
         """The instant of the last `SetTimer`, until it fires."""
-        self._batch_seq = 0
 
     def handle(self, event: Event, now_ns: int) -> list[Command]:
         """Take one fact, change state, say what to do.
@@ -110,7 +111,7 @@ class Kernel:
             InternalError: a bug in the kernel or a driver; the engine must stop.
         """
         assert now_ns >= self.now_ns, f"time went back from {self.now_ns} to {now_ns}"
-        self.now_ns = now_ns
+        self.now_ns = self._dispatcher.now_ns = now_ns
         out: list[Command] = []
         match event:
             case RequestArrived():
@@ -132,10 +133,12 @@ class Kernel:
 
     def estimate(self, request: Request, now_ns: int) -> Estimate:
         """What would become of a request that arrived now. Changes nothing."""
-        verdict = self.door.judge(request, now_ns)
+        reason, retry_after_ns, _ = self.door.judge(request, now_ns)
         key = self._key_of(request, self.ledger.arrived_count + 1)
         foreseen = self.foresight.estimate(request, key, now_ns)
-        return Estimate(verdict.reason, verdict.retry_after_ns, foreseen)
+        if reason is None:
+            reason, retry_after_ns = self.door.ask_policy(request, foreseen, now_ns)
+        return Estimate(reason, retry_after_ns, foreseen)
 
     def _key_of(self, request: Request, arrival: int) -> tuple[int, ...]:
         """Its place in the order of service: behind its equals, which came before it."""
@@ -144,219 +147,111 @@ class Kernel:
     def _arrive(self, request: Request, out: list[Command]) -> None:
         self.ledger.arrive(request)
         reason, retry_after_ns, victims = self.door.judge(request, self.now_ns)
+        foreseen = UNKNOWN
+        if reason is None:
+            key = self._key_of(request, self.ledger.arrived_count)
+            foreseen = self.foresight.admit(request, key, self.now_ns)
+            reason, retry_after_ns = self.door.ask_policy(request, foreseen, self.now_ns)
         if reason is not None:
-            self._reject(request, reason, retry_after_ns, out)
+            self._endings.refuse(request, reason, retry_after_ns, self.now_ns, out)
             return
         for victim in victims:
             self._displace(victim, out)
-        self._admit(request, self.queues[request.model], out)
-
-    def _reject(
-        self, request: Request, reason: RejectReason, retry_after_ns: int, out: list[Command]
-    ) -> None:
-        self.ledger.refuse()
-        out.append(
-            Reject(request_id=request.request_id, reason=reason, retry_after_ns=retry_after_ns)
-        )
+        self._admit(request, foreseen, self.queues[request.model], out)
 
     def _displace(self, entry: Entry, out: list[Command]) -> None:
-        """Refuse a waiting request after all, for the sake of a more important one."""
-        request = entry.request
-        retry_after_ns = self.door.retry_after_ns(self.queues[request.model])
-        self.ledger.end(entry, RequestStep.DISPLACE)
-        out.append(
-            Reject(
-                request_id=request.request_id,
-                reason=RejectReason.DISPLACED,
-                retry_after_ns=retry_after_ns,
-            )
-        )
+        retry_after_ns = self.door.retry_after_ns(self.queues[entry.request.model])
+        self._endings.displace(entry, retry_after_ns, self.now_ns, out)
 
-    def _admit(self, request: Request, queue: ModelQueue, out: list[Command]) -> None:
-        key = self._key_of(request, self.ledger.arrived_count)
-        foreseen = self.foresight.admit(request, key, self.now_ns)
-        bucket = self.ledger.admit(request, key, foreseen, queue)
-        if not bucket.is_due:
-            self._consider(bucket, queue)
-        if bucket.is_due and self.fleet.free_slots:
-            self._dispatch(out)
-
-    def _consider(self, bucket: Bucket, queue: ModelQueue) -> None:
-        """Mark a bucket due, or set the instant at which it will be."""
-        due_at_ns = self.policy.batching.due_at_ns(bucket, queue.params)
-        if bucket.linger is not None:
-            self.timers.cancel(bucket.linger)
-            bucket.linger = None
-        if due_at_ns <= self.now_ns:
-            queue.mark_due(bucket)
-        else:
-            bucket.linger = self.timers.push(due_at_ns, bucket)
-
-    def _dispatch(self, out: list[Command]) -> None:
-        """Start batches until no free slot can be used. Never recurses."""
-        while self.fleet.free_slots and self._dispatch_one(out):
-            pass
-
-    def _dispatch_one(self, out: list[Command]) -> bool:
-        is_served = self.fleet.is_served
-        queues = [q for q in self.queues.values() if q.count and is_served(q.params.name)]
-        heads = [head for queue in queues if (head := queue.due_head()) is not None]
-        if not heads:
-            return False
-        _, first = heads[0] if len(heads) == 1 else min(heads)
-        if self._try_start(first, out):
-            return True
-        rest = sorted(pair for queue in queues for pair in queue.due_buckets())
-        return any(self._try_start(bucket, out) for _, bucket in rest if bucket is not first)
-
-    def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
-        """Start the bucket's batch; True when something changed, be it only an expiry."""
-        queue = bucket.model
-        options = self.fleet.options(queue.params.name, bucket.version)
-        head = bucket.head()
-        if not options or head is None:
-            return False
-        choice = self.policy.placement.place(head.request, options, self.now_ns)
-        if choice is None:
-            return False
-        entries = self._take(bucket, queue, out)
-        if entries:
-            self._start(entries, queue, choice, out)
-        if bucket.count:
-            bucket.is_due = False
-            self._consider(bucket, queue)
-        # Only now: while members are taken their replica has nothing to keep it loaded.
-        self.lifecycle.settle(self.queues, out)
-        return True
-
-    def _take(self, bucket: Bucket, queue: ModelQueue, out: list[Command]) -> list[Entry]:
-        """Pop the batch's members in order of service; those who cannot make it are expired.
-
-        The batch ends before a member that would make it too slow for itself or for another.
-        """
-        rows_max = self.policy.batching.rows_max(bucket, queue.params)
-        floor_ns = self.policy.predictor.floor_ns
-        taken: list[Entry] = []
-        rows = 0
-        tightest_ns = 0
-        while (entry := bucket.head()) is not None:
-            request = entry.request
-            left_ns = request.deadline_at_ns - self.now_ns
-            if left_ns <= 0:
-                self._expire(entry, ExpireReason.DEADLINE_PAST, out)
-                continue
-            if left_ns <= floor_ns(request.model, request.rows) and (
-                taken or queue.barren_count < _BARREN_MAX
-            ):
-                self._expire(entry, ExpireReason.HOPELESS, out)
-                continue
-            grown = rows + request.rows
-            tightest_ns = min(tightest_ns, left_ns) if taken else left_ns
-            if taken and (grown > rows_max or tightest_ns <= floor_ns(request.model, grown)):
-                break
-            self.ledger.dispatch(entry)
-            taken.append(entry)
-            rows = grown
-            if rows >= rows_max:
-                break
-        queue.barren_count = 0 if taken else queue.barren_count + 1
-        return taken
-
-    def _start(
-        self, entries: list[Entry], queue: ModelQueue, choice: SlotOption, out: list[Command]
+    def _admit(
+        self, request: Request, foreseen: Forecast, queue: ModelQueue, out: list[Command]
     ) -> None:
-        self._batch_seq += 1
-        replica = self.fleet.replicas[choice.replica_id]
-        batch = Batch(BatchId(self._batch_seq), queue.params.name, replica, choice.slot)
-        is_low = self.policy.class_slots
-        for entry in entries:
-            batch.add(entry)
-            is_low = is_low and entry.request.slot_class is SlotClass.LOW
-        if is_low:
-            batch.slot_class = SlotClass.LOW
-        self.fleet.start(batch, self.now_ns)
-        forecast = self.foresight.start(batch, self.now_ns)
-        batch.hung_at_ns = self.now_ns + queue.params.batch_ns_max
-        self._hangs.watch(batch.hung_at_ns)
-        out.append(
-            Dispatch(
-                batch_id=batch.batch_id,
-                replica_id=choice.replica_id,
-                model=queue.params.name,
-                device=choice.device,
-                slot=choice.slot,
-                slot_class=batch.slot_class,
-                rows=batch.rows,
-                request_ids=tuple([e.request.request_id for e in entries]),
-                expected_ns=forecast.mean_ns,
-                bound_ns=forecast.bound_ns,
-            )
-        )
+        # Taken anew: whoever was displaced for its sake may have moved the policy's accounts.
+        key = self._key_of(request, self.ledger.arrived_count)
+        bucket = self.ledger.admit(request, key, foreseen, queue)
+        if self.policy.feedback is not None:
+            self.policy.feedback.admitted(request, self.now_ns)
+        if self.policy.aging is not None:
+            self._let_age(self.ledger.live[request.request_id], self.policy.aging)
+        if not bucket.is_due:
+            self._dispatcher.consider(bucket, queue)
+        if bucket.is_due and self.fleet.free_slots:
+            self._dispatcher.dispatch(out)
+
+    def _let_age(self, entry: Entry, aging: Aging) -> None:
+        promotes_at_ns = aging.promotes_at_ns(entry.request)
+        if promotes_at_ns is not None and promotes_at_ns < entry.request.expires_at_ns:
+            at_ns = max(self.now_ns, promotes_at_ns)
+            entry.aging = self.timers.push(at_ns, Promotion(entry))
 
     def _finish(self, event: BatchFinished, out: list[Command]) -> None:
         batch = self.fleet.find_batch(event.batch_id)
         if batch is None:
             return
         service_ns = self.now_ns - batch.started_at_ns
+        self._charge(batch, service_ns)
         for entry in batch.members:
-            if entry.batch is batch:
-                self.foresight.answer(entry, self.now_ns)
-                self.ledger.end(entry, RequestStep.COMPLETE)
-                out.append(
-                    Complete(
-                        request_id=entry.request.request_id,
-                        batch_id=batch.batch_id,
-                        batch_rows=batch.rows,
-                        queue_delay_ns=batch.started_at_ns - entry.request.arrived_at_ns,
-                        service_ns=service_ns,
-                        foreseen=entry.foreseen,
-                    )
-                )
+            if entry.batch is not batch:
+                continue
+            entry.service_ns += service_ns
+            if entry.is_away:
+                self._keep_segment(entry, batch, out)
+                continue
+            self.foresight.answer(entry, self.now_ns)
+            self._endings.complete(entry, batch, self.now_ns, out)
         self.foresight.finish(batch, event, self.now_ns)
         batch.replica.loss_count = 0
         self._free(batch, out)
 
+    def _charge(self, batch: Batch, service_ns: int) -> None:
+        """Tell the policy whose rows a slot was held for."""
+        feedback = self.policy.feedback
+        if feedback is not None:
+            for entry in batch.members:
+                device_ns = service_ns * batch.rows_of(entry) // batch.rows
+                feedback.ran(entry.request, device_ns, self.now_ns)
+
+    def _keep_segment(self, entry: Entry, batch: Batch, out: list[Command]) -> None:
+        """The rest of a request waits again at its old place, if it is served still."""
+        queue, request = batch.queue, entry.request
+        is_gone = self.queues.get(request.model) is not queue
+        if is_gone or not self.lifecycle.has_hope(request.model):
+            message = "the model was unloaded between two segments of the request"
+            self._endings.fail(entry, "model_not_found", message, self.now_ns, out)
+            return
+        batch.live_count -= 1
+        entry.rows_done += batch.rows
+        out.append(KeepSegment(request_id=request.request_id, batch_id=batch.batch_id))
+        bucket = self.ledger.take_back(entry, queue)
+        if not bucket.is_due:
+            self._dispatcher.consider(bucket, queue)
+
     def _fail_batch(self, event: BatchFailed, out: list[Command]) -> None:
         batch = self.fleet.find_batch(event.batch_id)
         if batch is not None:
+            self._charge(batch, self.now_ns - batch.started_at_ns)
             for entry in members_alive(batch):
                 self._fail(entry, event.code, event.message, out)
             self.foresight.drop(batch, self.now_ns)
             self._free(batch, out)
 
     def _fail(self, entry: Entry, code: str, message: str, out: list[Command]) -> None:
-        stage = self.ledger.end(entry, RequestStep.FAIL)
-        out.append(
-            Fail(request_id=entry.request.request_id, stage=stage, code=code, message=message)
-        )
+        self._endings.fail(entry, code, message, self.now_ns, out)
 
     def _free(self, batch: Batch, out: list[Command]) -> None:
         """Give the slot back and use it."""
         self.fleet.finish(batch)
         self.lifecycle.settle(self.queues, out)
         if self.room.count:
-            self._dispatch(out)
+            self._dispatcher.dispatch(out)
 
     def _cancel(self, request_id: RequestId, out: list[Command]) -> None:
         entry = self.ledger.live.get(request_id)
         if entry is None:
             return
         batch = entry.batch
-        stage = self.ledger.end(entry, RequestStep.CANCEL)
-        out.append(Cancel(request_id=request_id, stage=stage))
+        self._endings.cancel(entry, self.now_ns, out)
         self._after_early_end(batch, out)
-
-    def _expire(self, entry: Entry, reason: ExpireReason, out: list[Command]) -> None:
-        """End it; the caller settles what that leaves behind."""
-        stage = self.ledger.end(entry, RequestStep.EXPIRE)
-        out.append(
-            Expire(
-                request_id=entry.request.request_id,
-                stage=stage,
-                reason=reason,
-                foreseen=entry.foreseen,
-            )
-        )
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
         if batch is not None and batch.live_count == 0:
@@ -371,18 +266,33 @@ class Kernel:
             if isinstance(item, Entry):
                 item.expiry = None
                 batch = item.batch
-                self._expire(item, ExpireReason.DEADLINE_PAST, out)
+                self._endings.expire(item, ExpireReason.DEADLINE_PAST, self.now_ns, out)
                 self._after_early_end(batch, out)
             elif isinstance(item, Bucket):
                 item.linger = None
                 if item.count and not item.is_due:
                     item.model.mark_due(item)
+            elif isinstance(item, Promotion):
+                self._promote(item.entry)
+            elif isinstance(item, Recheck):
+                item.bucket.recheck = None  # it is asked about below, with all others
             elif isinstance(item, HangCheck):
                 self._hangs.check(self.now_ns, out)
             else:
                 self.lifecycle.restart(item, out)
         if self.room.count and self.fleet.free_slots:
-            self._dispatch(out)
+            self._dispatcher.dispatch(out)
+
+    def _promote(self, entry: Entry) -> None:
+        """Give who has waited long its better place, at once or for when it waits again."""
+        entry.aging = None
+        aging = self.policy.aging
+        assert aging is not None, "only an aging policy sets such a timer"
+        key = (*aging.promoted_key(entry.request), entry.key[-1])
+        if entry.state is RequestState.WAITING:
+            self.room.rekey(entry, key)
+        else:
+            entry.key = key
 
     def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
         match event:
@@ -412,7 +322,7 @@ class Kernel:
         self._fail_stranded(out)
         self.lifecycle.settle(self.queues, out)
         if self.room.count:
-            self._dispatch(out)
+            self._dispatcher.dispatch(out)
 
     def _adopt(self, params: ModelParams | None) -> None:
         """The new load's settings hold from now on, also for what waits already."""
@@ -421,7 +331,7 @@ class Kernel:
             queue.params = params
             for bucket in queue.buckets.values():
                 if not bucket.is_due:
-                    self._consider(bucket, queue)
+                    self._dispatcher.consider(bucket, queue)
 
     def _unload(self, model: ModelName, out: list[Command]) -> None:
         queue = self.queues.get(model)
@@ -457,6 +367,7 @@ class Kernel:
     def _lose(self, event: ReplicasLost, out: list[Command]) -> None:
         batches, hopeless = self.lifecycle.lose(event.replica_ids, event.message, self.now_ns, out)
         for batch in batches:
+            self._charge(batch, self.now_ns - batch.started_at_ns)
             for entry in members_alive(batch):
                 self._fail(entry, "worker_lost", event.message, out)
             self.foresight.drop(batch, self.now_ns)

@@ -46,13 +46,29 @@ class Ledger:
         entry = Entry(request, key, foreseen=foreseen)
         entry.step(RequestStep.ADMIT)
         self.live[request.request_id] = entry
-        entry.expiry = self._timers.push(request.deadline_at_ns, entry)
+        entry.expiry = self._timers.push(request.expires_at_ns, entry)
         return self._room.push(entry, queue)
 
     def dispatch(self, entry: Entry) -> None:
         """A waiting request is taken into a batch."""
         entry.step(RequestStep.DISPATCH)
         self._leave_room(entry)
+
+    def send_away(self, entry: Entry, queue: ModelQueue) -> None:
+        """Only some rows of the request that was just taken are in its batch; it will be back."""
+        self._room.send_away(entry, queue)
+        entry.is_away = True
+
+    def take_back(self, entry: Entry, queue: ModelQueue) -> Bucket:
+        """A segment has run, and the rest waits at its old place."""
+        entry.step(RequestStep.CONTINUE)
+        self._expect_no_more(entry, queue)
+        entry.batch = None
+        return self._room.push(entry, queue)
+
+    def _expect_no_more(self, entry: Entry, queue: ModelQueue) -> None:
+        entry.is_away = False
+        self._room.expect_no_more(entry, queue)
 
     def end(self, entry: Entry, step: RequestStep) -> Stage:
         """Take a request to one of its ends, from wherever it is, and say where that was."""
@@ -63,11 +79,16 @@ class Ledger:
         if entry.expiry is not None:
             self._timers.cancel(entry.expiry)
             entry.expiry = None
+        if entry.aging is not None:
+            self._timers.cancel(entry.aging)
+            entry.aging = None
         if not was_running:
             self._leave_room(entry)
             return Stage.WAITING
         batch = entry.batch
         assert batch is not None, "a running request has a batch"
+        if entry.is_away:
+            self._expect_no_more(entry, batch.queue)
         entry.batch = None
         batch.live_count -= 1
         return Stage.RUNNING
@@ -76,6 +97,8 @@ class Ledger:
         bucket = entry.bucket
         assert bucket is not None, "what waits is in a bucket"
         self._room.leave(entry, bucket.model)
-        if bucket.count == 0 and bucket.linger is not None:
-            self._timers.cancel(bucket.linger)
-            bucket.linger = None
+        if bucket.count == 0:
+            for timer in (bucket.linger, bucket.recheck):
+                if timer is not None:
+                    self._timers.cancel(timer)
+            bucket.linger = bucket.recheck = None

@@ -134,7 +134,7 @@ class Lifecycle:
         replica.step(ReplicaStep.LOAD)
         load = self._loads.get(replica.model)
         if load is not None and replica in load.replicas and not event.can_batch:
-            load.params = replace(load.params, can_batch=False)
+            load.params = replace(load.params, can_batch=False, can_split=False)
 
     def warmed(self, replica_id: ReplicaId, out: list[Command]) -> ModelParams | None:
         """A replica is ready; returns the model's new parameters when that completes a load."""

@@ -15,9 +15,13 @@ class ModelParams(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceName, ...]
     """A replica is loaded on each."""
     batch_rows_max: int = 1
-    """Rows of one batch; a request with more is refused."""
+    """Rows of one batch; a request with more is split where it can be, else refused."""
     can_batch: bool = True
     """False where the model has no batch axis: one request is one batch."""
+    can_split: bool = False
+    """Rows do not depend on one another, so one request's rows may run in several batches."""
+    segments_max: int = 8
+    """Batches that a request which would fit in one may be split into."""
     linger_ns: int = 0
     """Longest wait for a fuller batch."""
     queue_requests_max: int = 1024
@@ -28,6 +32,10 @@ class ModelParams(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.batch_rows_max < 1 or not self.devices:
             raise ValueError(f"model `{self.name}` needs a device and batch_rows_max >= 1")
+        if self.can_split and not self.can_batch:
+            raise ValueError(f"model `{self.name}` has no rows to split a request by")
+        if self.segments_max < 1:
+            raise ValueError(f"model `{self.name}` needs segments_max >= 1")
         if min(self.linger_ns, self.queue_requests_max, self.queue_bytes_max) < 0:
             raise ValueError(f"model `{self.name}` has a negative limit")
 

@@ -62,6 +62,8 @@ class ExpireReason(StrEnum):
     DEADLINE_PAST = "deadline_past"
     HOPELESS = "hopeless"
     """Even alone on an idle device it would have been late, so it was not started."""
+    PREDICTED_LATE = "predicted_late"
+    """The policy foresaw that it would be late, or that others would be for its sake."""
 
 
 class RequestState(StrEnum):
@@ -86,6 +88,8 @@ class RequestStep(StrEnum):
     REJECT = "reject"
     DISPLACE = "displace"
     DISPATCH = "dispatch"
+    CONTINUE = "continue"
+    """Some of its rows have run; the others wait for their turn."""
     COMPLETE = "complete"
     EXPIRE = "expire"
     CANCEL = "cancel"
@@ -104,6 +108,7 @@ TRANSITIONS: Final[dict[tuple[RequestState, RequestStep], RequestState]] = {
     (_S.WAITING, _E.EXPIRE): _S.EXPIRED,
     (_S.WAITING, _E.CANCEL): _S.CANCELLED,
     (_S.WAITING, _E.FAIL): _S.FAILED,
+    (_S.RUNNING, _E.CONTINUE): _S.WAITING,
     (_S.RUNNING, _E.COMPLETE): _S.COMPLETED,
     (_S.RUNNING, _E.EXPIRE): _S.EXPIRED,
     (_S.RUNNING, _E.CANCEL): _S.CANCELLED,
@@ -115,7 +120,7 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     """One client call, reduced to what decisions need.
 
     Raises:
-        ValueError: rows below 1, negative bytes, or a negative priority.
+        ValueError: rows below 1, negative bytes or lateness, or a negative priority.
     """
 
     request_id: RequestId
@@ -126,6 +131,8 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     """The version asked for; empty for whichever is current."""
     rows: int = 1
     payload_bytes: int = 0
+    padding_bytes: int = 0
+    """Of the payload, what was added so that its shape is that of its bucket."""
     priority: int
     """Lower is served first."""
     tier: TierName
@@ -134,12 +141,16 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     arrived_at_ns: int
     budget_ns: int
     """Time granted at arrival. Zero or less means the deadline had passed before it arrived."""
+    late_ns: int = 0
+    """How long after its deadline an answer is still wanted; 0 where late is as bad as none."""
 
     def __post_init__(self) -> None:
         if self.rows < 1:
             raise ValueError(f"rows must be at least 1, not {self.rows}")
         if self.payload_bytes < 0:
             raise ValueError(f"payload_bytes must not be negative, not {self.payload_bytes}")
+        if self.late_ns < 0:
+            raise ValueError(f"late_ns must not be negative, not {self.late_ns}")
         if self.priority < 0:
             raise ValueError(f"priority must not be negative, not {self.priority}")
 
@@ -147,3 +158,8 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     def deadline_at_ns(self) -> int:
         """Instant at which the last byte is due."""
         return self.arrived_at_ns + self.budget_ns
+
+    @property
+    def expires_at_ns(self) -> int:
+        """Instant from which no answer is wanted any more; the deadline or later."""
+        return self.arrived_at_ns + self.budget_ns + self.late_ns

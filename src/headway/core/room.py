@@ -33,13 +33,25 @@ class WaitingRoom:
     line holds every waiting entry.
     """
 
-    __slots__ = ("_bytes_max", "_requests_max", "count", "line", "payload_bytes", "queues")
+    __slots__ = (
+        "_bytes_max",
+        "_requests_max",
+        "away_bytes",
+        "away_count",
+        "count",
+        "line",
+        "payload_bytes",
+        "queues",
+    )
 
     def __init__(self, params: KernelParams) -> None:
         self.queues: dict[ModelName, ModelQueue] = {}
         self.count = 0
         self.line = Line()
         self.payload_bytes = 0
+        self.away_count = 0
+        """Requests of which a segment runs: they come back, so their places are kept."""
+        self.away_bytes = 0
         self._requests_max = params.requests_max
         self._bytes_max = params.bytes_max
 
@@ -48,9 +60,10 @@ class WaitingRoom:
         reason = queue.refusal(request)
         if reason is not None:
             return reason
-        if self.count >= self._requests_max:
+        if self.count + self.away_count >= self._requests_max:
             return RejectReason.SERVER_QUEUE_FULL
-        if self.payload_bytes + request.payload_bytes > self._bytes_max:
+        payload_bytes = self.payload_bytes + self.away_bytes + request.payload_bytes
+        if payload_bytes > self._bytes_max:
             return RejectReason.SERVER_BYTES_FULL
         return None
 
@@ -67,6 +80,28 @@ class WaitingRoom:
         self.payload_bytes -= entry.request.payload_bytes
         self.line.leave(entry)
         queue.leave(entry)
+
+    def send_away(self, entry: Entry, queue: ModelQueue) -> None:
+        """A segment of an entry that has just left runs, and the entry will be back."""
+        self._keep_place(queue, 1, entry.request.payload_bytes)
+
+    def expect_no_more(self, entry: Entry, queue: ModelQueue) -> None:
+        """An entry that was away is back, or will never be."""
+        self._keep_place(queue, -1, -entry.request.payload_bytes)
+
+    def _keep_place(self, queue: ModelQueue, count: int, size_bytes: int) -> None:
+        queue.away_count += count
+        queue.away_bytes += size_bytes
+        self.away_count += count
+        self.away_bytes += size_bytes
+
+    def rekey(self, entry: Entry, key: tuple[int, ...]) -> None:
+        """Give a waiting entry another place in the order of service."""
+        bucket = entry.bucket
+        assert bucket is not None, "what waits is in a bucket"
+        self.line.leave(entry)
+        bucket.model.rekey(entry, key)
+        self.line.push(entry)
 
     def victims(self, request: Request, queue: ModelQueue) -> list[Entry]:
         """Those who would have to go to let a request in, all less important; none if in vain.
@@ -104,12 +139,12 @@ class _Shortage:
     def __init__(self, room: WaitingRoom, request: Request, queue: ModelQueue) -> None:
         params = queue.params
         self._model = [
-            queue.count + 1 - params.queue_requests_max,
-            queue.payload_bytes + request.payload_bytes - params.queue_bytes_max,
+            queue.count + queue.away_count + 1 - params.queue_requests_max,
+            queue.payload_bytes + queue.away_bytes + request.payload_bytes - params.queue_bytes_max,
         ]
         self._all = [
-            room.count + 1 - room._requests_max,  # noqa: SLF001 - of the same file
-            room.payload_bytes + request.payload_bytes - room._bytes_max,  # noqa: SLF001
+            room.count + room.away_count + 1 - room._requests_max,  # noqa: SLF001 - same file
+            room.payload_bytes + room.away_bytes + request.payload_bytes - room._bytes_max,  # noqa: SLF001
         ]
 
     @property

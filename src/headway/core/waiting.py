@@ -1,10 +1,12 @@
 """Where admitted requests wait: per model, per bucket, ordered; bounded by `refusal`.
 
-Four lazy structures share one idea: an entry that left stays in its heap or deque until it
-surfaces, so leaving is O(1) and nothing is searched for. What never surfaces, since something more
-important always lies above it, is swept out once it outnumbers what is alive.
+A bucket's entries are sorted by key, so that a policy can look at the first few. Three lazy
+structures share another idea: an entry that left stays in its heap or deque until it surfaces, so leaving is
+O(1) and nothing is searched for. What never surfaces, since something more important always lies
+above it, is swept out once it outnumbers what is alive.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -28,7 +30,7 @@ from headway.errors import InvalidTransitionError
 if TYPE_CHECKING:
     from headway.core.fleet import Batch
 
-__all__ = ["Bucket", "Entry", "HangCheck", "ModelQueue", "TimerItem"]
+__all__ = ["Bucket", "Entry", "HangCheck", "ModelQueue", "Promotion", "Recheck", "TimerItem"]
 
 _WAITING = RequestState.WAITING
 _SPARE_COUNT = 64
@@ -47,6 +49,23 @@ class Entry(Struct, eq=False):
     expiry: "Timer[TimerItem] | None" = None
     foreseen: Forecast = UNKNOWN
     """What was expected of it when it was admitted."""
+    aging: "Timer[TimerItem] | None" = None
+    """At the instant of its promotion."""
+    is_away: bool = False
+    """A segment of it runs, and its place is kept."""
+    rows_done: int = 0
+    """Rows that have run, in segments."""
+    version_run: str = ""
+    """Of the replica that ran them: all rows of an answer are of one version."""
+    started_at_ns: int = -1
+    """Of its first batch; below 0 before."""
+    service_ns: int = 0
+    """Of its segments that have run."""
+
+    @property
+    def rows_left(self) -> int:
+        """Rows that have not run."""
+        return self.request.rows - self.rows_done
 
     def step(self, step: RequestStep) -> None:
         """Move along the table.
@@ -73,8 +92,8 @@ class Bucket:
     """Waiting requests of one model that may share a batch.
 
     Invariants: ``rows`` and ``count`` are those of entries in state WAITING; ``is_due`` only
-    while it is not empty.
-    Cost: push, pop O(log n); leave O(1); the views O(1) amortised.
+    while it is not empty; the entries are sorted by key.
+    Cost: push, leave O(log n) and a move of memory; the views O(1) amortised.
     """
 
     __slots__ = (
@@ -87,6 +106,7 @@ class Bucket:
         "linger",
         "model",
         "offered",
+        "recheck",
         "rows",
         "seq",
         "version",
@@ -101,6 +121,8 @@ class Bucket:
         self.count = 0
         self.is_due = False
         self.linger: Timer[TimerItem] | None = None
+        self.recheck: Timer[TimerItem] | None = None
+        """Until when a policy holds it at the latest."""
         self.offered: tuple[int, ...] | None = None
         """The smallest of this bucket's keys in its model's due heap."""
         self._tightest_at_ns: int | None = None
@@ -139,40 +161,52 @@ class Bucket:
         tightest_at_ns = self._tightest_at_ns
         if self.count == 0 or (tightest_at_ns is not None and deadline_at_ns < tightest_at_ns):
             self._tightest_at_ns = deadline_at_ns
-        heappush(self._by_key, (entry.key, entry))
-        self._by_age.append(entry)
+        insort(self._by_key, (entry.key, entry))
+        if entry.rows_done:
+            self._by_age.appendleft(entry)  # it was here before those who have come meanwhile
+        else:
+            self._by_age.append(entry)
         self.count += 1
-        self.rows += request.rows
+        self.rows += entry.rows_left
         entry.bucket = self
 
     def head(self) -> Entry | None:
         """The entry served first, or None."""
-        by_key = self._by_key
-        while by_key:
-            entry = by_key[0][1]
-            if entry.state is _WAITING:
-                return entry
-            heappop(by_key)
-        return None
+        return self._by_key[0][1] if self._by_key else None
+
+    @property
+    def head_rows_left(self) -> int:
+        """Rows of the head that have not run; the bucket must not be empty."""
+        return self._by_key[0][1].rows_left
+
+    def front(self, count: int) -> list[Request]:
+        """The first that wait, in order of service."""
+        return [entry.request for _, entry in self._by_key[:count]]
+
+    def rekey(self, entry: Entry, key: tuple[int, ...]) -> None:
+        """Give an entry another place."""
+        del self._by_key[bisect_left(self._by_key, (entry.key,))]
+        entry.key = key
+        insort(self._by_key, (key, entry))
 
     def leave(self, entry: Entry) -> None:
         """Account for an entry whose state is no longer WAITING."""
         self.count -= 1
-        self.rows -= entry.request.rows
+        self.rows -= entry.rows_left
         entry.bucket = None
+        place = bisect_left(self._by_key, (entry.key,))
+        assert self._by_key[place][1] is entry, "only who waits can leave the bucket"
+        del self._by_key[place]
         if entry.request.deadline_at_ns == self._tightest_at_ns:
             self._tightest_at_ns = None
         if self.count == 0:
-            self._by_key.clear()
             self._by_age.clear()
             self.is_due = False
-        elif max(len(self._by_key), len(self._by_age)) > 2 * self.count + _SPARE_COUNT:
+        elif len(self._by_age) > 2 * self.count + _SPARE_COUNT:
             self._sweep()
 
     def _sweep(self) -> None:
         """Drop entries that left; each was pushed once, so this is O(1) amortised."""
-        self._by_key = [pair for pair in self._by_key if pair[1].state is _WAITING]
-        heapify(self._by_key)
         self._by_age = deque(e for e in self._by_age if e.state is _WAITING)
 
 
@@ -202,13 +236,15 @@ class ModelQueue:
     """All that waits for one model.
 
     Invariants: ``count``, ``rows`` and ``payload_bytes`` are sums over its buckets; every due
-    bucket has its head's key in the due heap.
+    bucket has its head's key in the due heap; those away come back, so they count in the limits.
     """
 
     __slots__ = (
         "_bucket_seq",
         "_classes",
         "_due",
+        "away_bytes",
+        "away_count",
         "barren_count",
         "buckets",
         "count",
@@ -223,6 +259,9 @@ class ModelQueue:
         self.count = 0
         self.rows = 0
         self.payload_bytes = 0
+        self.away_count = 0
+        """Requests of which a segment runs and more is to wait again."""
+        self.away_bytes = 0
         self.barren_count = 0
         """Times that a slot was free for a bucket of hopeless requests only, since a probe."""
         self._due: list[tuple[tuple[int, ...], Bucket]] = []
@@ -232,11 +271,13 @@ class ModelQueue:
     def refusal(self, request: Request) -> RejectReason | None:
         """The model's own limit that one more request would break."""
         params = self.params
-        if request.rows > params.batch_rows_max and params.can_batch:
+        has_too_many_rows = request.rows > params.batch_rows_max and params.can_batch
+        if has_too_many_rows and not params.can_split:
             return RejectReason.TOO_MANY_ROWS
-        if self.count >= params.queue_requests_max:
+        if self.count + self.away_count >= params.queue_requests_max:
             return RejectReason.MODEL_QUEUE_FULL
-        if self.payload_bytes + request.payload_bytes > params.queue_bytes_max:
+        payload_bytes = self.payload_bytes + self.away_bytes + request.payload_bytes
+        if payload_bytes > params.queue_bytes_max:
             return RejectReason.MODEL_BYTES_FULL
         return None
 
@@ -254,7 +295,7 @@ class ModelQueue:
             of_class = self._classes[request.priority] = _Class()
         of_class.push(entry)
         self.count += 1
-        self.rows += request.rows
+        self.rows += entry.rows_left
         self.payload_bytes += request.payload_bytes
         if bucket.is_due and (bucket.offered is None or entry.key < bucket.offered):
             self._offer(bucket, entry)
@@ -266,7 +307,7 @@ class ModelQueue:
         assert bucket is not None, "only a waiting entry has a bucket to leave"
         bucket.leave(entry)
         self.count -= 1
-        self.rows -= entry.request.rows
+        self.rows -= entry.rows_left
         self.payload_bytes -= entry.request.payload_bytes
         if bucket.count == 0:
             del self.buckets[bucket.key]
@@ -274,6 +315,14 @@ class ModelQueue:
         of_class.leave()
         if of_class.count == 0:
             del self._classes[entry.request.priority]
+
+    def rekey(self, entry: Entry, key: tuple[int, ...]) -> None:
+        """Give a waiting entry another place in the order of service."""
+        bucket = entry.bucket
+        assert bucket is not None, "what waits is in a bucket"
+        bucket.rekey(entry, key)
+        if bucket.is_due:
+            self._offer(bucket, entry)
 
     def less_important_than(self, priority: int) -> Iterator[Entry]:
         """Waiting entries of classes below one: the lowest class first, in it the newest."""
@@ -332,9 +381,22 @@ class ModelQueue:
         heapify(self._due)
 
 
+class Promotion(Struct, eq=False):
+    """The timer of a request that is promoted where it waits."""
+
+    entry: Entry
+
+
+class Recheck(Struct, eq=False):
+    """The timer of a bucket that a policy holds no longer than until then."""
+
+    bucket: Bucket
+
+
 class HangCheck:
     """The timer that looks for hung batches; there is one for all of them."""
 
 
-TimerItem = Entry | Bucket | HangCheck | ReplicaId
-"""What the kernel's own timers point at: expiry, linger, hung batches, a replica's restart."""
+TimerItem = Entry | Bucket | Promotion | Recheck | HangCheck | ReplicaId
+"""What the kernel's own timers point at: expiry, linger, promotion, the end of a hold, hung
+batches, a replica's restart."""

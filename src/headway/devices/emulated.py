@@ -225,9 +225,9 @@ class _Course:
         self.executing: dict[DeviceName, list[_Run]] = {device: [] for device in devices}
         self.now_ns = 0.0
 
-    def fork(self) -> "_Course":
-        """The same state, to be moved on its own."""
-        course = _Course(self.law, self.buses.fork(), ())
+    def fork(self, chance: Random | None = None) -> "_Course":
+        """The same state, to be moved on its own; copies that are added draw from that chance."""
+        course = _Course(self.law, self.buses.fork(chance), ())
         course.now_ns = self.now_ns
         course.runs = {batch_id: run.fork() for batch_id, run in self.runs.items()}
         course.executing = {
@@ -312,6 +312,27 @@ class EmulatedMachine:
         self._course = _Course(machine.execution, self._buses, devices)
         self._ended: dict[BatchId, EmulatedEnd] = {}
 
+    def fork(self) -> "EmulatedMachine":
+        """The same machine at this instant, chance included, to be moved on its own.
+
+        Whoever starts the same batches on both, in the same order, sees the same times.
+        """
+        fork = object.__new__(EmulatedMachine)
+        fork.machine, fork.devices, fork._models = self.machine, self.devices, self._models
+        fork._chance = _copied(self._chance)
+        fork._course = self._course.fork(_copied(self._buses.chance))
+        fork._buses = fork._course.buses
+        fork._ended = dict(self._ended)
+        return fork
+
+    def pass_to_end(self, until_ns: int) -> EmulatedEnd | None:
+        """Let time pass to the end of the next batch, which is told; None if none ends by then."""
+        course, ended = self._course, self._ended
+        while not ended and course.runs and course.now_ns < until_ns:
+            course.step(float(until_ns), ended)
+        first = next(iter(ended), None)
+        return None if first is None else ended.pop(first)
+
     def know(self, model: EmulatedModel) -> None:
         """A model may be run from now on; one of the same name is replaced."""
         self._models[model.name] = model
@@ -376,6 +397,12 @@ class EmulatedMachine:
         jitter_ns = law.launch_jitter_ns * (1 + executing)
         pauses_ns = self._chance.gammavariate(model.kernels, jitter_ns) if jitter_ns else 0.0
         return solo_ns * noise + pauses_ns
+
+
+def _copied(chance: Random) -> Random:
+    copy = Random(0)
+    copy.setstate(chance.getstate())
+    return copy
 
 
 def accelerator_names() -> list[str]:

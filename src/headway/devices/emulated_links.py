@@ -109,9 +109,14 @@ class Buses:
         self._rates: dict[int, float] | None = None
         """Of the copies that flow, until one begins or ends to."""
 
-    def fork(self) -> "Buses":
-        """The same state, to be moved on its own; for copies whose chance is drawn already."""
-        return Buses(self._tree, self._law, self._chance, self._queues)
+    @property
+    def chance(self) -> Random:
+        """What copies draw from when they are made."""
+        return self._chance
+
+    def fork(self, chance: Random | None = None) -> "Buses":
+        """The same state, to be moved on its own; without a chance of its own it makes no copies."""
+        return Buses(self._tree, self._law, chance or self._chance, self._queues)
 
     def move(
         self, key: int, device: DeviceName, direction: Direction, size_bytes: int, priority: int

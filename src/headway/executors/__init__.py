@@ -9,12 +9,15 @@ through this door too, and does without an event loop.
 
 from typing import TYPE_CHECKING
 
+from headway.executors.batch_settings import pad_bytes
 from headway.executors.model import (
+    AxisBuckets,
     BatchJob,
     ExecutorListener,
     LaneSpec,
     ModelSpec,
     ParameterValue,
+    RaggedInputs,
     Signature,
     StageTimes,
     TensorSpec,
@@ -26,18 +29,21 @@ if TYPE_CHECKING:
     from headway.executors.pool import WorkerPool
 
 __all__ = [
+    "AxisBuckets",
     "BatchJob",
     "EmulatedExecutor",
     "ExecutorListener",
     "LaneSpec",
     "ModelSpec",
     "ParameterValue",
+    "RaggedInputs",
     "Signature",
     "StageTimes",
     "TensorSpec",
     "WorkerGroup",
     "WorkerPool",
     "emulated_demand",
+    "pad_bytes",
 ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headway.errors import ExecutorError, LoadError
+from headway.executors.batch_settings import bucket_shapes, check_settings
 from headway.executors.model import ModelSpec, ParameterValue, Signature, TensorSpec
 from headway.executors.tensors import Array, zeros_of
 
@@ -42,9 +43,20 @@ def open_model(spec: ModelSpec) -> LoadedModel:
     """Load a model with the back end that its specification names.
 
     Raises:
-        LoadError: there is no such back end, or it says clearly why not.
+        LoadError: there is no such back end, it says clearly why not, or the model cannot do what
+            its settings for batches ask for.
         Exception: whatever the library or the user's code raised.
     """
+    model = _open(spec)
+    try:
+        check_settings(model.signature, spec)
+    except LoadError:
+        model.close()
+        raise
+    return model
+
+
+def _open(spec: ModelSpec) -> LoadedModel:
     if spec.backend == "onnx":
         # Imported here so that a worker without such models never pays for the library.
         from headway.executors.onnx_backend import OnnxModel
@@ -60,18 +72,20 @@ def open_model(spec: ModelSpec) -> LoadedModel:
 def warm_up(model: LoadedModel, spec: ModelSpec) -> None:
     """Run zeros through a model, once for each warm-up size; a model without a batch axis once.
 
-    A model that declares no inputs is not run: nobody knows what to feed it.
+    Axes with buckets are run at each of their sizes. A model that declares no inputs is not run:
+    nobody knows what to feed it.
     """
     signature = model.signature
     sizes = spec.warmup_rows if signature.can_batch else spec.warmup_rows[:1]
     for rows in sizes if signature.inputs else ():
-        inputs = {
-            tensor.name: zeros_of(tensor.datatype, _warmup_shape(tensor, rows, spec, signature))
-            for tensor in signature.inputs
-        }
-        results = model.infer(inputs, (), {})
-        if signature.can_batch:
-            check_rows(results, rows)
+        fixed = {t.name: _warmup_shape(t, rows, spec, signature) for t in signature.inputs}
+        for shapes in bucket_shapes(spec.buckets, fixed):
+            inputs = {t.name: zeros_of(t.datatype, shapes[t.name]) for t in signature.inputs}
+            if spec.ragged is not None:
+                inputs[spec.ragged.lengths] += 1  # rows of one element each
+            results = model.infer(inputs, (), {})
+            if signature.can_batch:
+                check_rows(results, rows)
 
 
 def check_rows(results: Mapping[str, Array], rows: int) -> None:

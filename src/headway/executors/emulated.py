@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headway.core import BatchId, DeviceName, ModelName, ReplicaId, Tensor, Timer
 from headway.devices import EmulatedBatch, EmulatedEnd, EmulatedMachine, EmulatedModel
 from headway.errors import HeadwayError, LoadError
+from headway.executors.batch_settings import check_settings
 from headway.executors.model import (
     BatchJob,
     ExecutorListener,
@@ -99,6 +100,7 @@ class EmulatedExecutor:
             if device not in self._machine.devices:
                 raise LoadError(f"there is no device `{device}`")
             signature = _signature(spec)
+            check_settings(signature, spec)
             self._machine.know(EmulatedModel.of(_name(replica_id), spec.options))
         except HeadwayError as error:
             message = str(error)
@@ -240,6 +242,7 @@ def _signature(spec: ModelSpec) -> Signature:
         inputs=spec.inputs,
         outputs=spec.outputs,
         can_batch=all(tensor.shape[:1] == (-1,) for tensor in tensors),
+        parameters=(),
     )
 
 

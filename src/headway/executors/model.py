@@ -20,11 +20,13 @@ from headway.core import (
 )
 
 __all__ = [
+    "AxisBuckets",
     "BatchJob",
     "ExecutorListener",
     "LaneSpec",
     "ModelSpec",
     "ParameterValue",
+    "RaggedInputs",
     "Signature",
     "StageTimes",
     "TensorSpec",
@@ -54,6 +56,36 @@ class Signature(Struct, frozen=True, kw_only=True):
     """Every input and output has a free leading axis."""
     memory_bytes: int = 0
     """What loading added to the worker's resident size."""
+    parameters: tuple[str, ...] | None = None
+    """Request parameters that change what is computed; None where any may."""
+
+
+class AxisBuckets(Struct, frozen=True, kw_only=True):
+    """Sizes to which a free axis is padded, so that requests of several sizes share a batch."""
+
+    sizes: tuple[int, ...]
+    """Ascending."""
+    inputs: dict[str, int]
+    """The axis of each input that has this size, the batch's being 0."""
+    outputs: dict[str, int] = {}
+    """The axis of each output that grows with it, and is cut back."""
+    pads: dict[str, float] = {}
+    """What an input is padded with; 0, or an empty text, where it is not named."""
+    is_strict: bool = True
+    """What is larger than the largest size is refused; else it is run as it is, for itself."""
+
+
+class RaggedInputs(Struct, frozen=True, kw_only=True):
+    """Inputs whose requests are laid end to end along their free axis, with no padding between.
+
+    A client sends (rows, size, ...); the model is handed (all sizes together, ...), and the size of
+    each row beside it.
+    """
+
+    inputs: tuple[str, ...]
+    """They share the size of a request."""
+    lengths: str
+    """The input that is given the size of each row: (rows,), whole numbers. No client sends it."""
 
 
 class ModelSpec(Struct, frozen=True, kw_only=True):
@@ -76,6 +108,13 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     unless `warmup_shapes` names the input."""
     warmup_shapes: dict[str, tuple[int, ...]] = {}
     """Shape of one row per input name, for the warm-up."""
+    needs_batch: bool = False
+    """Settings were made that make sense only where rows of several requests run together: then a
+    model without a batch axis is not loaded."""
+    buckets: tuple[AxisBuckets, ...] = ()
+    """Free axes that are padded; no two of them are of the same input's axis."""
+    ragged: RaggedInputs | None = None
+    """Inputs that are not padded, but laid end to end."""
 
 
 class BatchJob(Struct, frozen=True, kw_only=True):
@@ -88,7 +127,8 @@ class BatchJob(Struct, frozen=True, kw_only=True):
     members: Sequence[Sequence[Tensor]]
     """Per member its inputs; shapes agree but for the leading axis."""
     member_rows: Sequence[int]
-    """Rows per member. A model without a batch axis has one member."""
+    """Rows per member: the leading axis of all but ragged inputs. A model without a batch axis has
+    one member."""
     can_batch: bool = True
     outputs: tuple[str, ...] = ()
     """Names wanted by any member; empty for all."""

@@ -135,6 +135,7 @@ def _signature(session: Any, spec: ModelSpec) -> Signature:
         inputs=inputs,
         outputs=outputs,
         can_batch=all(t.shape[:1] == (-1,) for t in (*inputs, *outputs)),
+        parameters=(),
     )
 
 

@@ -39,14 +39,15 @@ def pack(job: BatchJob, arena: Arena) -> PackedBatch:
     columns = _columns(job.members)
     refs: list[TensorRef] = []
     end = HEADER_BYTES
-    rows = sum(job.member_rows)
     for column in columns:
         first = column[0]
         start = align(end)
         size_bytes = 0
         for tensor in column:
             size_bytes += buffer_bytes(tensor.data)
-        shape = (rows, *first.shape[1:]) if job.can_batch else first.shape
+        shape = first.shape
+        if job.can_batch:  # summed for each: ragged inputs are longer than the batch has rows
+            shape = (sum([tensor.shape[0] for tensor in column]), *first.shape[1:])
         refs.append(TensorRef(first.name, first.datatype, shape, start, size_bytes))
         end = start + size_bytes
     arena.reserve(end)

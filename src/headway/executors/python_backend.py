@@ -10,8 +10,10 @@
 
 Only `infer` is needed, and it may take the batch alone. `inputs` and `outputs` may be methods, and
 are read after `load`. `can_batch` says whether rows of several requests may be put together; left
-out, it follows from the shapes: every one begins with a free axis. With several slots, `infer` runs
-on several threads at once. An input is valid until `infer` returns: copy what you keep.
+out, it follows from the shapes: every one begins with a free axis. `batch_parameters` names the
+request parameters that change what `infer` computes: it is handed no others, and only requests that
+differ in these are kept apart; left out, any parameter keeps them apart. With several slots,
+`infer` runs on several threads at once. An input is valid until it returns: copy what you keep.
 
 A file is imported anew for every load, under a name of its own; modules that it imports in turn are
 shared by the process, as always in Python.
@@ -174,7 +176,25 @@ def _signature(model: Any, spec: ModelSpec) -> Signature:
     can_batch = bool(getattr(model, "can_batch", is_free))
     if can_batch and not all(t.shape[:1] == (-1,) for t in tensors):
         raise LoadError("the model says `can_batch`, but not every shape begins with -1")
-    return Signature(platform="python", inputs=inputs, outputs=outputs, can_batch=can_batch)
+    return Signature(
+        platform="python",
+        inputs=inputs,
+        outputs=outputs,
+        can_batch=can_batch,
+        parameters=_parameters(model),
+    )
+
+
+def _parameters(model: Any) -> tuple[str, ...] | None:
+    """Names of the parameters that change the computation; None where it may be any."""
+    if not _takes_parameters(_method(model, "infer")):
+        return ()
+    names = getattr(model, "batch_parameters", None)
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise LoadError("`batch_parameters` is not a list of names")
+    return tuple(names)
 
 
 def _declared(model: Any, name: str) -> tuple[TensorSpec, ...]:

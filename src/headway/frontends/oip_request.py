@@ -16,7 +16,8 @@ What a client may say besides its tensors:
 | tier     | header `headway-tier`               | the service class                    |
 
 Reserved parameters (`priority`, `timeout`, `binary_data_output`, `headers`, `sequence_*`,
-`triton_*`) end here; all others go to the model. Keys that the protocol does not have are ignored.
+`triton_*`, `headway_*`) end here; all others go to the model, if it takes any. Keys that the
+protocol does not have are ignored.
 
 An estimate is asked for with the same body, in which an input may leave its data out.
 
@@ -74,7 +75,7 @@ _BYTES_HEAD_BYTES: Final = 4
 _RESERVED: Final = frozenset(
     "binary_data_output headers priority sequence_end sequence_id sequence_start timeout".split()
 )
-_RESERVED_PREFIX: Final = "triton_"
+_RESERVED_PREFIXES: Final = ("triton_", "headway_")
 _SHARED_MEMORY_HINT: Final = "send the tensor in the request; shared memory is not supported yet"
 
 
@@ -381,7 +382,7 @@ def _passed_on(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
     """Parameters for the model; null means absent."""
     passed: dict[str, ParameterValue] = {}
     for name, value in parameters.items():
-        if name in _RESERVED or name.startswith(_RESERVED_PREFIX) or value is None:
+        if name in _RESERVED or name.startswith(_RESERVED_PREFIXES) or value is None:
             continue
         if not isinstance(value, str | int | float | bool):
             raise InvalidRequestError(

@@ -45,6 +45,7 @@ from headway.core import (
 )
 from headway.observe.histogram import Histogram, histogram_family
 from headway.observe.prediction import PredictionScore, prediction_families
+from headway.observe.shapes import BatchShapes
 from headway.units import NS_PER_S
 
 __all__ = ["Metrics"]
@@ -159,6 +160,7 @@ class Metrics(Collector):
         self._live: dict[RequestId, _Live] = {}
         self._batches: dict[BatchId, _Running] = {}
         self._losses = 0
+        self._shapes = BatchShapes()
         self._answers: Mapping[int, int] = {}
         # Looked up by type, which is cheaper than asking for one type after another.
         self._on_event: dict[type[Event], Callable[[Any, int], None]] = {
@@ -186,6 +188,7 @@ class Metrics(Collector):
         if len(self._models) > _MODELS_MAX:
             return
         self._models.setdefault(model, _ModelSeries())
+        self._shapes.know(model)
         for tier in self._tiers:
             self._series.setdefault((model, tier), _Series())
 
@@ -202,6 +205,7 @@ class Metrics(Collector):
 
     def __call__(self, now_ns: int, event: Event, commands: list[Command]) -> None:
         """Take one kernel step."""
+        self._shapes(event, commands)
         on_event = self._on_event.get(type(event))
         if on_event is not None:
             on_event(event, now_ns)
@@ -309,6 +313,7 @@ class Metrics(Collector):
             }
         )
         yield from self._batch_families()
+        yield from self._shapes.families()
         yield from self._fleet()
         answers = CounterMetricFamily(
             "headway_http_answers",

@@ -1,6 +1,6 @@
 """Admission rules beyond the kernel's hard limits."""
 
-from headway.core import LoadView, Refusal, Request
+from headway.core import Forecast, LoadView, Refusal, Request
 
 __all__ = ["AdmitAll"]
 
@@ -8,6 +8,8 @@ __all__ = ["AdmitAll"]
 class AdmitAll:
     """Whatever the queues have room for is admitted."""
 
-    def refuse(self, request: Request, load: LoadView, now_ns: int) -> Refusal | None:
+    def refuse(
+        self, request: Request, foreseen: Forecast, load: LoadView, now_ns: int
+    ) -> Refusal | None:
         """Never refuses."""
         return None

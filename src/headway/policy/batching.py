@@ -16,7 +16,7 @@ class Linger:
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
 
-    def due_at_ns(self, bucket: BucketView, model: ModelParams) -> int:
+    def due_at_ns(self, bucket: BucketView, model: ModelParams, now_ns: int) -> int:
         """The earlier of oldest arrival + linger and the latest safe start; 0 when full."""
         is_full = bucket.rows >= model.batch_rows_max or not model.can_batch
         if model.linger_ns == 0 or is_full:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.core import Request, SlotOption
+from headway.core import BucketView, FleetView, ModelParams, SlotOption, Start
 
 __all__ = ["EmptiestLane"]
 
@@ -12,13 +12,15 @@ class EmptiestLane:
 
     def place(
         self,
-        head: Request,
+        bucket: BucketView,
+        model: ModelParams,
         options: Sequence[SlotOption],
+        fleet: FleetView,
         now_ns: int,
-    ) -> SlotOption | None:
+    ) -> Start:
         """The first of the emptiest, in the order of replicas and slots."""
         best = options[0]
         for option in options:
             if option.lane_running < best.lane_running:
                 best = option
-        return best
+        return Start(best)

@@ -30,6 +30,7 @@ from headway.predict.book import Device, Running, Said
 from headway.predict.conformal import Bounds, Group
 from headway.predict.ground import Ground
 from headway.predict.looks import Executions, Look, Moment, scene_of
+from headway.predict.outlook import Backlog
 from headway.predict.residual import SlowBias
 from headway.predict.scene import Neighbour
 from headway.predict.services import Services
@@ -42,6 +43,7 @@ _MATES_TOLD: Final = 8
 """Neighbours beyond which bounds make no difference."""
 _LOOK_AGAIN_MIN_NS: Final = 1_000_000
 """What is said to be left of a batch counts for bounds only if it is at least this."""
+_NO_BACKLOG: Final = Backlog((), 0.0)
 _NS_MAX: Final = 86_400 * 10**9
 """A day: what took longer, or would, counts as that."""
 
@@ -112,6 +114,14 @@ class Frame:
         alone_ns = self._ground.solo.any_ns(model, rows)
         return ceil(alone_ns + self._services.overhead_ns(model)) if alone_ns > 0.0 else 0
 
+    def solo_ns(self, model: ModelName, rows: int) -> int:
+        """Execution alone, with the usual overhead and transfers; 0 while nothing is known."""
+        alone_ns = self._ground.solo.any_ns(model, rows)
+        if alone_ns <= 0.0:
+            return 0
+        around_ns = self._services.overhead_ns(model) + self._services.transfer_ns(model, rows)
+        return ceil(alone_ns + around_ns)
+
     def floor_ns(self, model: ModelName, rows: int) -> int:
         """The fastest service of this size; 0 before the first."""
         return self._services.floor_ns(model, rows)
@@ -125,13 +135,23 @@ class Frame:
             place = self._ground.device_for(candidate)
         if place is None:
             return ()
-        moment = self._moment(place, candidate, queue, now_ns)
+        return self._forecasts(self._moment(place, candidate, queue, now_ns))
+
+    def beside(self, candidate: Run | None, device: DeviceName, now_ns: int) -> Sequence[Forecast]:
+        """The same if nothing else ever came, which costs a quarter."""
+        place = self._ground.devices.get(device)
+        if place is None:
+            return ()
+        running = None if candidate is None else self._ground.running_of(candidate, place)
+        return self._forecasts(Moment(place, running, _NO_BACKLOG, 0, now_ns, is_closed=True))
+
+    def _forecasts(self, moment: Moment) -> list[Forecast]:
         looks = self._executions.look(moment)
         forecasts: list[Forecast] = []
         if moment.candidate is not None:
             forecasts.append(self._starting(moment, looks[0]))
             looks = looks[1:]
-        for running, look in zip(place.running.values(), looks, strict=True):
+        for running, look in zip(moment.device.running.values(), looks, strict=True):
             forecasts.append(self._left(running, look))
         return forecasts
 

@@ -56,8 +56,11 @@ class LaneExecutions:
         if moment.candidate is not None:
             batches.insert(0, moment.candidate)
         loads = [_load(batch, device, moment.now_ns) for batch in batches]
-        ends = roll(loads, device.slots, self._pots(moment), device.speeds.efficiency)
+        pots = () if moment.is_closed else self._pots(moment)
+        ends = roll(loads, device.slots, pots, device.speeds.efficiency)
         beside_ns = _beside_ns(device, batches, ends)
+        if moment.is_closed:
+            return [_bare(*each) for each in zip(batches, loads, ends, beside_ns, strict=True)]
         return [self._look(*each) for each in zip(batches, loads, ends, beside_ns, strict=True)]
 
     def passage(self, moment: Moment, last: Piece) -> Passage:
@@ -94,10 +97,7 @@ class LaneExecutions:
         self._residual.restore(state)
 
     def _look(self, batch: Running, load: Load, end_ns: float, beside_ns: float) -> Look:
-        work_ns = load.work_ns
-        slowdown = end_ns / work_ns
-        slowdown = max(slowdown, 1.0)
-        own_ns = work_ns * (1.0 + batch.feel * (slowdown - 1.0)) + beside_ns
+        own_ns, slowdown = _bare(batch, load, end_ns, beside_ns)
         return Look(own_ns * self._residual.factor(batch.size, slowdown), slowdown)
 
     def _pots(self, moment: Moment) -> list[Pot]:
@@ -135,6 +135,13 @@ class LaneExecutions:
         piece_ns = inflow.piece_ns or ground.piece_ns or _SMALL_NS
         weight = max(ground.weights.values())
         return Pot(weight, rest_ns, piece_ns, min(inflow.work_rate, _WORK_RATE_MAX))
+
+
+def _bare(batch: Running, load: Load, end_ns: float, beside_ns: float) -> Look:
+    """Without what predictions were still wrong by: that is learnt of forecasts in which what is
+    expected counts, and would be wrong of others."""
+    slowdown = max(end_ns / load.work_ns, 1.0)
+    return Look(load.work_ns * (1.0 + batch.feel * (slowdown - 1.0)) + beside_ns, slowdown)
 
 
 def _load(batch: Running, device: Device, now_ns: int) -> Load:

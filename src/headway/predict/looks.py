@@ -25,6 +25,8 @@ class Moment(NamedTuple):
     waiting_count: int
     """Requests that wait in the whole server."""
     now_ns: int
+    is_closed: bool = False
+    """Nothing that waits or may yet arrive counts: what runs and the candidate are all."""
 
 
 class Look(NamedTuple):

@@ -102,6 +102,10 @@ class Thrifty:
         """As the inner predictor has it."""
         return self._inner.service_ns(model, rows)
 
+    def solo_ns(self, model: ModelName, rows: int) -> int:
+        """As the inner predictor has it."""
+        return self._inner.solo_ns(model, rows)
+
     def floor_ns(self, model: ModelName, rows: int) -> int:
         """The fastest service of this size, looked at or not; 0 before the first."""
         floor_ns = self._inner.floor_ns(model, rows)
@@ -112,6 +116,10 @@ class Thrifty:
     ) -> Sequence[Forecast]:
         """As the inner predictor has it: whoever asks for this decides by it."""
         return self._inner.forecast(candidate, device, queue, now_ns)
+
+    def beside(self, candidate: Run | None, device: DeviceName, now_ns: int) -> Sequence[Forecast]:
+        """As the inner predictor has it."""
+        return self._inner.beside(candidate, device, now_ns)
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:
         """As the inner predictor has it."""

@@ -4,7 +4,19 @@ Knows numbers that a run left behind; sole home of matplotlib. Must never import
 load generator: it reads files and values, and the same ones from both.
 """
 
+from headway.report.frontier import draw_frontier
+from headway.report.intervals import Estimated, Paired, estimate, estimate_paired
 from headway.report.plots import plot_comparison
+from headway.report.policies import (
+    ALL_MOVING,
+    ClassTally,
+    PolicyDifference,
+    PolicyRun,
+    PolicySummary,
+    compare_policies,
+    summarise_policies,
+)
+from headway.report.policy_tables import differences_table, policies_table
 from headway.report.prediction_plots import (
     BoundPoint,
     plot_bounds,
@@ -37,17 +49,29 @@ from headway.report.summary import (
 from headway.report.tables import comparison_table, summary_table
 
 __all__ = [
+    "ALL_MOVING",
     "CLASS_COUNT_MIN",
     "BoundPoint",
+    "ClassTally",
     "ErrorStep",
+    "Estimated",
     "GroupSummary",
     "MeasuredWork",
     "Observation",
+    "Paired",
+    "PolicyDifference",
+    "PolicyRun",
+    "PolicySummary",
     "Scores",
     "Summary",
+    "compare_policies",
     "comparison_table",
     "coverage_by_group",
+    "differences_table",
+    "draw_frontier",
     "error_by_seen",
+    "estimate",
+    "estimate_paired",
     "learning_table",
     "percentile",
     "plot_bounds",
@@ -56,6 +80,7 @@ __all__ = [
     "plot_errors",
     "plot_learning",
     "plot_roofline",
+    "policies_table",
     "records_to_samples",
     "samples_from_jsonl",
     "samples_to_jsonl",
@@ -64,6 +89,7 @@ __all__ = [
     "settled_after",
     "summaries_to_json",
     "summarise",
+    "summarise_policies",
     "summary_table",
     "tiers_in_order",
 ]

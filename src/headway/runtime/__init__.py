@@ -3,9 +3,9 @@
 Knows the loop, the clock and the worker pool. Must never decide who goes first, or know HTTP.
 """
 
-from headway.runtime.async_engine import AsyncEngine, Executor
+from headway.runtime.async_engine import AsyncEngine
 from headway.runtime.clock import Clock, LoopClock
-from headway.runtime.driver import Driver, Effects, Observer
+from headway.runtime.driver import Driver, Effects, Observer, Timings
 from headway.runtime.engine import (
     Engine,
     InferCall,
@@ -17,6 +17,7 @@ from headway.runtime.engine import (
     OnEnd,
     StageStatistics,
 )
+from headway.runtime.executor import Executor
 from headway.runtime.models import Catalogue, ModelPlan, TierParams
 from headway.runtime.outcomes import ExpiredError
 from headway.runtime.training import Trainer
@@ -42,5 +43,6 @@ __all__ = [
     "OnEnd",
     "StageStatistics",
     "TierParams",
+    "Timings",
     "Trainer",
 ]

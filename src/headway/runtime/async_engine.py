@@ -7,7 +7,7 @@ shared memory once, in the callback that brings them; after it the slot may be u
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from headway.core import (
     BatchFailed,
@@ -17,11 +17,11 @@ from headway.core import (
     Complete,
     ConcludeLoad,
     ConcludeUnload,
-    DeviceName,
     Dispatch,
     DrainStarted,
     Expire,
     Fail,
+    KeepSegment,
     Kernel,
     LoadReplica,
     ModelLoadRequested,
@@ -43,6 +43,7 @@ from headway.core import (
     TierName,
 )
 from headway.errors import (
+    ExecutorError,
     HeadwayError,
     InternalError,
     InvalidRequestError,
@@ -50,10 +51,10 @@ from headway.errors import (
     RequestCancelledError,
     UnavailableError,
 )
-from headway.executors import BatchJob, ModelSpec, Signature, StageTimes
-from headway.runtime.binding import bind
+from headway.executors import BatchJob, Signature, StageTimes
+from headway.runtime.binding import bind, rebind
 from headway.runtime.clock import Clock
-from headway.runtime.driver import Driver, Observer
+from headway.runtime.driver import UNTIMED, Driver, Observer, Timings
 from headway.runtime.engine import (
     InferCall,
     InferEstimate,
@@ -63,50 +64,13 @@ from headway.runtime.engine import (
     ModelStatus,
     OnEnd,
 )
+from headway.runtime.executor import Executor, NoExecutor
 from headway.runtime.models import Catalogue, Generation, Models, TierParams
 from headway.runtime.outcomes import error_of
 from headway.runtime.pending import Pending, wanted_by
 from headway.runtime.statistics import Statistics
 
-__all__ = ["AsyncEngine", "Executor"]
-
-
-class Executor(Protocol):
-    """What runs models; it reports to the engine, never from within one of these calls."""
-
-    def load(self, replica_id: ReplicaId, spec: ModelSpec, device: DeviceName) -> None:
-        """Load and warm a model."""
-
-    def unload(self, replica_id: ReplicaId) -> None:
-        """Free a model."""
-
-    def run(self, job: BatchJob) -> None:
-        """Run a batch."""
-
-    def cancel(self, batch_id: BatchId) -> None:
-        """Stop a batch at its next safe point."""
-
-    def replace(self, replica_id: ReplicaId) -> None:
-        """Kill the worker that holds a replica."""
-
-
-class _NoExecutor:
-    """What an engine has before `attach`: using it is a mistake in how the server was built."""
-
-    def load(self, replica_id: ReplicaId, spec: ModelSpec, device: DeviceName) -> None:
-        raise InternalError("the engine has no executor yet")
-
-    def unload(self, replica_id: ReplicaId) -> None:
-        raise InternalError("the engine has no executor yet")
-
-    def run(self, job: BatchJob) -> None:
-        raise InternalError("the engine has no executor yet")
-
-    def cancel(self, batch_id: BatchId) -> None:
-        raise InternalError("the engine has no executor yet")
-
-    def replace(self, replica_id: ReplicaId) -> None:
-        raise InternalError("the engine has no executor yet")
+__all__ = ["AsyncEngine"]
 
 
 class AsyncEngine:
@@ -126,11 +90,12 @@ class AsyncEngine:
         observers: Sequence[Observer] = (),
         observer_lost: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
         metrics_text: Callable[[], bytes] = bytes,
+        timings: Timings = UNTIMED,
     ) -> None:
         self._kernel = kernel
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._executor: Executor = _NoExecutor()
+        self._executor: Executor = NoExecutor()
         self._catalogue = catalogue
         self._tiers = dict(tiers)
         self._metrics_text = metrics_text
@@ -142,6 +107,7 @@ class AsyncEngine:
             self,
             observers=(self._statistics, *observers),
             observer_lost=observer_lost,
+            timings=timings,
         )
         self._pending: dict[RequestId, Pending] = {}
         self._members: dict[BatchId, tuple[RequestId, ...]] = {}
@@ -309,7 +275,6 @@ class AsyncEngine:
         members = [self._pending[i] for i in command.request_ids]
         generation = self._models.generation_of(command.replica_id)
         assert generation is not None, "a replica that is dispatched to is known"
-        assert generation.binding is not None, "a ready replica is bound"
         for member in members:
             if member.generation is not generation and not self._rebind(member, generation):
                 message = "the model was reloaded and no longer takes what the request brings"
@@ -317,27 +282,21 @@ class AsyncEngine:
                     BatchFailed(batch_id=command.batch_id, code="executor_failed", message=message)
                 )
                 return
+        if command.first_row == 0:
+            members[0].start_over()  # no other member can have begun
         self._members[command.batch_id] = command.request_ids
-        self._executor.run(
-            BatchJob(
-                batch_id=command.batch_id,
-                replica_id=command.replica_id,
-                slot=command.slot,
-                slot_class=command.slot_class,
-                members=[member.bound.inputs for member in members],
-                member_rows=[member.bound.rows for member in members],
-                can_batch=generation.binding.can_batch,
-                outputs=wanted_by(members),
-                parameters=dict(members[0].call.parameters),
-            )
-        )
+        self._executor.run(_job_of(command, members, generation))
+
+    def keep_segment(self, command: KeepSegment) -> None:
+        """Keep what a part of a request gave until the others have run."""
+        self._pending[command.request_id].keep()
 
     def answer(self, command: Complete | Reject | Expire | Cancel | Fail) -> None:
         """Tell the caller."""
         pending = self._pending.pop(command.request_id, None)
         if pending is not None:
             if isinstance(command, Complete):
-                pending.complete(command)
+                pending.complete(command, self._kernel.now_ns)
             elif isinstance(command, Cancel):
                 pending.fail(RequestCancelledError("the request was cancelled"))
             else:
@@ -414,15 +373,14 @@ class AsyncEngine:
         self, batch_id: BatchId, replies: Sequence[Sequence[Tensor]], stages: StageTimes
     ) -> None:
         """Copy each live member's outputs, then let the kernel answer."""
-        for request_id, outputs in zip(self._members.pop(batch_id, ()), replies, strict=False):
-            pending = self._pending.get(request_id)
-            if pending is not None:
-                wanted = pending.call.outputs
-                pending.outputs = [
-                    Tensor(t.name, t.datatype, t.shape, bytes(t.data))
-                    for t in outputs
-                    if not wanted or t.name in wanted
-                ]
+        try:
+            for request_id, outputs in zip(self._members.pop(batch_id, ()), replies, strict=False):
+                pending = self._pending.get(request_id)
+                if pending is not None:
+                    pending.take(outputs)
+        except ExecutorError as error:
+            self.on_failed(batch_id, error.code, error.message)
+            return
         self._driver.post(
             BatchFinished(
                 batch_id=batch_id,
@@ -458,13 +416,13 @@ class AsyncEngine:
         return Pending(call, bind(call, generation.binding), generation, on_end)
 
     def _rebind(self, pending: Pending, generation: Generation) -> bool:
-        """Put a call's inputs in the order of the generation that runs it; False if none fits."""
+        """Fit a call that waited to the generation that runs it; False if it cannot be."""
         assert generation.binding is not None, "a ready replica is bound"
         try:
-            pending.bound = bind(pending.call, generation.binding)
+            bound = rebind(pending.bound, pending.call, generation.binding)
         except InvalidRequestError:
             return False
-        pending.generation = generation
+        pending.rebound(bound, generation)
         return True
 
     def _end_unloads(self, model: ModelName, error: HeadwayError | None = None) -> None:
@@ -475,6 +433,29 @@ class AsyncEngine:
     def _forget_if_gone(self, replica_id: ReplicaId) -> None:
         if replica_id not in self._kernel.fleet.replicas:
             self._models.forget(replica_id)
+
+
+def _job_of(command: Dispatch, members: Sequence[Pending], generation: Generation) -> BatchJob:
+    """A batch of whole requests, or of some rows of one."""
+    assert generation.binding is not None, "a ready replica is bound"
+    inputs: list[Sequence[Tensor]]
+    if command.is_segment:
+        inputs = [members[0].rows_from(command.first_row, command.rows)]
+        member_rows = [command.rows]
+    else:
+        inputs = [member.bound.inputs for member in members]
+        member_rows = [member.bound.rows for member in members]
+    return BatchJob(
+        batch_id=command.batch_id,
+        replica_id=command.replica_id,
+        slot=command.slot,
+        slot_class=command.slot_class,
+        members=inputs,
+        member_rows=member_rows,
+        can_batch=generation.binding.can_batch,
+        outputs=wanted_by(members),
+        parameters=dict(members[0].bound.parameters),
+    )
 
 
 def _stopped() -> InternalError:

@@ -1,23 +1,30 @@
 """From a call's tensors to what the kernel may know: rows, a bucket, bytes.
 
 Checks a call against the model's signature and puts its inputs in the model's order, so that every
-member of a batch lists the same inputs alike.
+member of a batch lists the same inputs alike; pads them to the sizes of their bucket, or lays
+ragged ones end to end, as the model is configured (`shapes.py`, `ragged.py`).
+
+What a request says that is no tensor splits batches only where it changes the computation: by the
+parameters that its model takes. Whatever else it says stays with the request.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headway.core import BucketKey, Tensor
+from headway.core import BucketKey, Tensor, bucket_key
 from headway.errors import InvalidRequestError
-from headway.executors import ParameterValue, Signature, TensorSpec
+from headway.executors import AxisBuckets, ParameterValue, RaggedInputs, Signature, TensorSpec
 from headway.runtime.engine import InferCall
+from headway.runtime.ragged import Ragged
+from headway.runtime.shapes import Cuts, Fitting, Shaper
 
-__all__ = ["Binding", "BoundCall", "bind"]
+__all__ = ["Binding", "BoundCall", "bind", "rebind"]
 
 _PARAMETERS_CHARS_MAX: Final = 64 << 10
 """Longer ones would not fit the message that takes a batch to its worker."""
 _LAYOUTS_MAX: Final = 1024
 """Buckets of one binding whose names are remembered; others are spelled anew each time."""
+_NO_CUTS: Final[Cuts] = {}
 
 
 class BoundCall(NamedTuple):
@@ -27,6 +34,12 @@ class BoundCall(NamedTuple):
     rows: int
     bucket: BucketKey
     payload_bytes: int
+    padding_bytes: int = 0
+    """Of the payload, what the client did not send."""
+    parameters: Mapping[str, ParameterValue] = {}
+    """Those that change the computation: alike in all members of a batch."""
+    cuts: Cuts = _NO_CUTS
+    """What padding brought, to be cut off the outputs."""
 
 
 class Layout(NamedTuple):
@@ -36,19 +49,51 @@ class Layout(NamedTuple):
     """Where each of the model's inputs stands in the call; None when they stand in order."""
     rows: int
     bucket: BucketKey
+    fitting: Fitting | None
+    """How the inputs are padded; None where they are not."""
 
 
 class Binding:
-    """A signature, prepared for checking calls against it."""
+    """A signature, prepared for checking calls against it.
 
-    __slots__ = ("_kinds", "_layouts", "can_batch", "input_names", "output_names", "signature")
+    Args:
+        signature: what the loaded model takes.
+        can_batch: requests of several callers may share a batch.
+        buckets: free axes that are padded; of no effect without batches.
+        ragged: inputs that are laid end to end; of no effect without batches.
+    """
 
-    def __init__(self, signature: Signature, *, can_batch: bool) -> None:
-        self.signature = signature
+    __slots__ = (
+        "_layouts",
+        "_parameters",
+        "_shaper",
+        "can_batch",
+        "input_names",
+        "output_names",
+        "ragged",
+        "signature",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        signature: Signature,
+        *,
+        can_batch: bool,
+        buckets: Sequence[AxisBuckets] = (),
+        ragged: RaggedInputs | None = None,
+    ) -> None:
+        self.taken = signature
+        """What the model itself is handed."""
+        self.ragged = Ragged(signature, ragged) if ragged is not None and can_batch else None
+        self.signature = signature if self.ragged is None else self.ragged.client_signature
+        """What a client sends."""
         self.can_batch = can_batch
-        self.input_names = tuple(spec.name for spec in signature.inputs)
+        self.input_names = tuple(spec.name for spec in self.signature.inputs)
         self.output_names = frozenset(spec.name for spec in signature.outputs)
-        self._kinds = tuple(f"{spec.name} {spec.datatype}" for spec in signature.inputs)
+        self._shaper = Shaper(signature, buckets) if buckets and can_batch else None
+        names = signature.parameters
+        self._parameters = None if names is None else frozenset(names)
         self._layouts: dict[tuple[object, ...], Layout] = {}
 
     def layout_of(self, call: InferCall) -> Layout:
@@ -65,24 +110,51 @@ class Binding:
                 self._layouts[key] = layout
         return layout
 
+    def padded(self, inputs: tuple[Tensor, ...], fitting: Fitting) -> tuple[Tensor, ...]:
+        """The inputs at the shapes of their bucket."""
+        assert self._shaper is not None, "only a model with buckets pads"
+        return self._shaper.padded(inputs, fitting)
+
+    def parameters_of(
+        self, parameters: Mapping[str, ParameterValue]
+    ) -> Mapping[str, ParameterValue]:
+        """Those that change what the model computes."""
+        taken = self._parameters
+        if taken is None or not parameters:
+            return parameters
+        return {name: value for name, value in parameters.items() if name in taken}
+
     def _checked(self, call: InferCall) -> Layout:
         """Check a call of a kind not met before.
 
         The bucket names the inputs: after a reload that changed them, those who waited and
         newcomers must not meet in a batch, which could run for one of them only.
         """
-        inputs = _in_order(call, self)
+        inputs = _in_order(call.inputs, self.input_names, self.signature, call.model)
         for tensor, spec in zip(inputs, self.signature.inputs, strict=True):
             _check(tensor, spec)
-        row_axis = 1 if self.can_batch else 0
-        rows = _rows_of(inputs) if row_axis else 1
-        shapes = (tensor.shape[row_axis:] for tensor in inputs)
-        kinds = (f"{kind} {shape}" for kind, shape in zip(self._kinds, shapes, strict=True))
+        rows = _rows_of(inputs) if self.can_batch else 1
+        fitting = None if self._shaper is None else self._shaper.fit(inputs)
+        shapes = [tensor.shape for tensor in inputs] if fitting is None else fitting.shapes
+        kinds = [
+            f"{spec.name} {spec.datatype} {self._row_shape(spec.name, shape)}"
+            for spec, shape in zip(self.signature.inputs, shapes, strict=True)
+        ]
+        if self.ragged is not None:
+            self.ragged.check(inputs)
         given = [tensor.name for tensor in call.inputs]
         order = tuple(given.index(name) for name in self.input_names)
         is_in_order = order == tuple(range(len(order)))
-        bucket = BucketKey("|".join((call.version, *kinds)))
-        return Layout(None if is_in_order else order, rows, bucket)
+        bucket = bucket_key(call.version, kinds)
+        return Layout(None if is_in_order else order, rows, bucket, fitting)
+
+    def _row_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What must agree within a batch; any size of a ragged axis goes with any other."""
+        if not self.can_batch:
+            return shape
+        if self.ragged is not None and name in self.ragged.names:
+            return (-1, *shape[2:])
+        return shape[1:]
 
 
 def bind(call: InferCall, binding: Binding) -> BoundCall:
@@ -92,20 +164,53 @@ def bind(call: InferCall, binding: Binding) -> BoundCall:
         InvalidRequestError: an input is missing, unknown, of another datatype or shape; rows
             differ between inputs; an output is unknown; the parameters are too long.
     """
-    order, rows, bucket = binding.layout_of(call)
+    order, rows, bucket, fitting = binding.layout_of(call)
     inputs = tuple(call.inputs) if order is None else tuple(call.inputs[i] for i in order)
+    _check_outputs(call, binding)
     payload_bytes = sum([tensor.size_bytes for tensor in inputs])
+    padding_bytes = 0
+    cuts = _NO_CUTS
+    if fitting is not None:
+        inputs, cuts = binding.padded(inputs, fitting), fitting.cuts
+        padding_bytes = sum([tensor.size_bytes for tensor in inputs]) - payload_bytes
+        payload_bytes += padding_bytes
+    if binding.ragged is not None:
+        inputs = binding.ragged.joined(inputs)
+    parameters = binding.parameters_of(call.parameters)
+    if parameters:
+        text = _parameters_text(parameters)
+        payload_bytes += len(text)  # they wait, too
+        bucket = bucket_key(bucket, (), text)
+    return BoundCall(inputs, rows, bucket, payload_bytes, padding_bytes, parameters, cuts)
+
+
+def rebind(bound: BoundCall, call: InferCall, binding: Binding) -> BoundCall:
+    """A call that waited while its model was reloaded, for the load that runs it.
+
+    It runs in the shapes and with the parameters that it was queued with, as do the others of its
+    batch: what would be padded or split otherwise since then must not tear them apart.
+
+    Raises:
+        InvalidRequestError: the model no longer takes what the call brings.
+    """
+    taken = binding.taken
+    names = tuple(spec.name for spec in taken.inputs)
+    inputs = _in_order(bound.inputs, names, taken, call.model)
+    for tensor, spec in zip(inputs, taken.inputs, strict=True):
+        _check(tensor, spec)
+    _check_outputs(call, binding)
+    is_whole = not binding.can_batch or binding.ragged is not None
+    rows = bound.rows if is_whole else _rows_of(inputs)
+    return bound._replace(inputs=inputs, rows=rows)
+
+
+def _check_outputs(call: InferCall, binding: Binding) -> None:
     if call.outputs and not binding.output_names.issuperset(call.outputs):
         unknown = min(set(call.outputs) - binding.output_names)
         raise InvalidRequestError(
             f"model `{call.model}` has no output `{unknown}`",
             hint=f"its outputs are {_names(binding.signature.outputs)}",
         )
-    if call.parameters:
-        parameters = _parameters_key(call.parameters)
-        payload_bytes += len(parameters)  # they wait, too
-        bucket = BucketKey(f"{bucket}|{parameters}")
-    return BoundCall(inputs, rows, bucket, payload_bytes)
 
 
 def _rows_of(inputs: Sequence[Tensor]) -> int:
@@ -127,18 +232,18 @@ def _rows_of(inputs: Sequence[Tensor]) -> int:
     return rows
 
 
-def _in_order(call: InferCall, binding: Binding) -> tuple[Tensor, ...]:
-    given = tuple(tensor.name for tensor in call.inputs)
-    if given == binding.input_names:
-        return tuple(call.inputs)
-    by_name = {tensor.name: tensor for tensor in call.inputs}
-    wanted = binding.input_names
+def _in_order(
+    inputs: Sequence[Tensor], wanted: tuple[str, ...], signature: Signature, model: str
+) -> tuple[Tensor, ...]:
+    given = tuple(tensor.name for tensor in inputs)
+    if given == wanted:
+        return tuple(inputs)
+    by_name = {tensor.name: tensor for tensor in inputs}
     if by_name.keys() != set(wanted) or len(given) != len(wanted):
         missing = [name for name in wanted if name not in by_name]
         what = f"lacks input `{missing[0]}`" if missing else _surplus(given, wanted)
         raise InvalidRequestError(
-            f"the request for `{call.model}` {what}",
-            hint=f"its inputs are {_names(binding.signature.inputs)}",
+            f"the request for `{model}` {what}", hint=f"its inputs are {_names(signature.inputs)}"
         )
     return tuple(by_name[name] for name in wanted)
 
@@ -166,15 +271,15 @@ def _check(tensor: Tensor, spec: TensorSpec) -> None:
     )
 
 
-def _parameters_key(parameters: Mapping[str, ParameterValue]) -> str:
+def _parameters_text(parameters: Mapping[str, ParameterValue]) -> str:
     """Parameters change the computation, so only requests with equal ones share a batch."""
-    key = repr(sorted(parameters.items()))
-    if len(key) > _PARAMETERS_CHARS_MAX:
+    text = repr(sorted(parameters.items()))
+    if len(text) > _PARAMETERS_CHARS_MAX:
         raise InvalidRequestError(
-            f"the parameters take `{len(key)}` characters",
+            f"the parameters take `{len(text)}` characters",
             hint=f"{_PARAMETERS_CHARS_MAX} are allowed; send what is longer as an input",
         )
-    return key
+    return text
 
 
 def _names(specs: Sequence[TensorSpec]) -> str:

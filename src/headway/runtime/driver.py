@@ -6,7 +6,8 @@ A bug in the kernel stops everything: it is reported once, and nothing is handle
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple, Protocol
 
 from headway.core import (
     BatchId,
@@ -20,6 +21,7 @@ from headway.core import (
     Event,
     Expire,
     Fail,
+    KeepSegment,
     Kernel,
     LoadReplica,
     Reject,
@@ -33,12 +35,24 @@ from headway.core import (
 from headway.errors import InternalError
 from headway.runtime.clock import Callback, Clock
 
-__all__ = ["Driver", "Effects", "Observer"]
+__all__ = ["UNTIMED", "Driver", "Effects", "Observer", "Timings"]
 
 Observer = Callable[[int, Event, list[Command]], None]
 """Sees every kernel step: (now_ns, event, commands). It may fail without harm."""
 
 _WAKE = TimerFired()
+
+
+class Timings(NamedTuple):
+    """Who is told, in nanoseconds, how the driver itself fares. They must not raise."""
+
+    decided: Callable[[int], None]
+    """How long the kernel took over an event: real time, whatever the clock."""
+    woke: Callable[[int], None]
+    """How long after the instant that the kernel asked for it was woken."""
+
+
+UNTIMED: Final = Timings(decided=lambda ns: None, woke=lambda ns: None)  # noqa: ARG005
 
 
 class Effects(Protocol):
@@ -49,6 +63,9 @@ class Effects(Protocol):
 
     def dispatch(self, command: Dispatch) -> None:
         """Hand a batch to its slot."""
+
+    def keep_segment(self, command: KeepSegment) -> None:
+        """Keep what a part of a request gave, for its answer."""
 
     def answer(self, command: Complete | Reject | Expire | Cancel | Fail) -> None:
         """End a request."""
@@ -87,13 +104,16 @@ class Driver:
         *,
         observers: Sequence[Observer] = (),
         observer_lost: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
+        timings: Timings = UNTIMED,
     ) -> None:
         self.kernel = kernel
         self._clock = clock
         self._effects = effects
         self._observers = tuple(observers)
         self._observer_lost = observer_lost
+        self._timings = timings
         self._wake: Timer[Callback] | None = None
+        self._wake_at_ns = 0
         self._pending: deque[Event] = deque()
         self._is_handling = False
         self._actions = self._actions_of(effects)
@@ -122,10 +142,12 @@ class Driver:
             return
         now_ns = self._clock.now_ns()
         bug: Exception | None = None
+        began_at_ns = perf_counter_ns()
         try:
             commands = self.kernel.handle(event, now_ns)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is our bug and the end
             commands, bug = [], error  # observed too: a replay of the journal is to fail on it
+        self._timings.decided(perf_counter_ns() - began_at_ns)
         for observer in self._observers:
             try:
                 observer(now_ns, event, commands)
@@ -154,6 +176,7 @@ class Driver:
             Cancel: effects.answer,
             Fail: effects.answer,
             Dispatch: effects.dispatch,
+            KeepSegment: effects.keep_segment,
             SetTimer: self._set_timer,
             CancelBatch: lambda command: effects.cancel_batch(command.batch_id),
             LoadReplica: effects.load_replica,
@@ -166,10 +189,12 @@ class Driver:
     def _set_timer(self, command: SetTimer) -> None:
         if self._wake is not None:
             self._clock.cancel(self._wake)
+        self._wake_at_ns = command.at_ns
         self._wake = self._clock.call_at(command.at_ns, self._fire)
 
     def _fire(self) -> None:
         self._wake = None
+        self._timings.woke(self._clock.now_ns() - self._wake_at_ns)
         self.post(_WAKE)
 
     def _crash(self, event: Event, bug: Exception) -> None:

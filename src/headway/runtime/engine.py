@@ -68,13 +68,19 @@ class InferReply(Struct, frozen=True, kw_only=True):
     """The buffers are the caller's own."""
     queue_delay_ns: int
     service_ns: int
+    """Dispatch to executor done; of a request that ran in segments, their sum."""
     batch_rows: int
+    """Of its batch, or of its last segment."""
     tier: TierName
     budget_ns: int
     budget_source: str
     """What limit the request ran under: `tier`, `timeout` or `headway-budget-ms`."""
     foreseen: Forecast = UNKNOWN
     """What was expected of it when it was admitted; all 0 while nothing was known."""
+    late_ns: int = 0
+    """How long after its deadline it ended, where its tier has late requests served; else 0."""
+    segments: int = 1
+    """Batches that its rows ran in, one after another."""
 
 
 class InferEstimate(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ class TierParams(Struct, frozen=True, kw_only=True):
     priority: int
     budget_ns: int
     slot_class: SlotClass
+    late_ns: int = 0
+    """How long after its deadline a request is still served; 0 gives it up at its deadline."""
 
 
 class ModelPlan(Struct, frozen=True, kw_only=True):
@@ -76,7 +78,10 @@ class Generation:
         """A replica is in memory and says what it takes."""
         self.signature = signature
         self.binding = Binding(
-            signature, can_batch=signature.can_batch and self.plan.params.can_batch
+            signature,
+            can_batch=signature.can_batch and self.plan.params.can_batch,
+            buckets=self.plan.spec.buckets,
+            ragged=self.plan.spec.ragged,
         )
 
 
@@ -248,8 +253,9 @@ class Models:
             UnavailableError: it is still loading.
         """
         generation = self.serving(name, version)
-        signature, plan = generation.signature, generation.plan
-        assert signature is not None, "a serving generation has a signature"
+        binding, plan = generation.binding, generation.plan
+        assert binding is not None, "a serving generation has a binding"
+        signature = binding.signature
         queue = self._kernel.queues.get(name)
         params = plan.params if queue is None else queue.params
         return ModelStatus(

@@ -94,7 +94,8 @@ def _rejected(outcome: Reject, model: ModelName, limit: str) -> HeadwayError:
         case RejectReason.TOO_MANY_ROWS:
             return InvalidRequestError(
                 f"the request has more rows than model `{model}` takes in one batch",
-                hint="send fewer rows, or raise the model's batch.rows_max",
+                hint="send fewer rows, raise the model's batch.rows_max, or set its batch.oversize"
+                " to `split`",
             )
         case _:
             return RejectedError(
@@ -106,10 +107,13 @@ def _rejected(outcome: Reject, model: ModelName, limit: str) -> HeadwayError:
 
 
 def _expired(outcome: Expire, limit: str) -> HeadwayError:
-    if outcome.reason is ExpireReason.HOPELESS:
-        message = "given up before it was started: it could no longer have been in time"
-    else:
-        message = f"the deadline passed while the request was {outcome.stage}"
+    match outcome.reason:
+        case ExpireReason.HOPELESS:
+            message = "given up before it was started: it could no longer have been in time"
+        case ExpireReason.PREDICTED_LATE:
+            message = "given up: it was predicted to be late, or to make more important requests so"
+        case ExpireReason.DEADLINE_PAST:
+            message = f"the deadline passed while the request was {outcome.stage}"
     error = ExpiredError(message, limit=limit, stage=outcome.stage, hint=f"the limit was `{limit}`")
     error.foreseen = outcome.foreseen
     return error

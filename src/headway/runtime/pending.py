@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headway.core import Complete, Request, RequestId, TenantId, Tensor, TierName
-from headway.errors import HeadwayError, InvalidRequestError
+from headway.errors import ExecutorError, HeadwayError, InvalidRequestError
 from headway.runtime.binding import BoundCall
 from headway.runtime.engine import InferCall, InferReply, OnEnd
 from headway.runtime.models import Generation, TierParams
+from headway.runtime.segments import RowCutter, are_joinable, join_rows
+from headway.runtime.shapes import own_copy
 
 __all__ = ["Pending", "wanted_by"]
 
@@ -19,9 +21,23 @@ _ANYONE: Final = TenantId("default")
 
 
 class Pending:
-    """A call that has not been answered."""
+    """A call that has not been answered.
 
-    __slots__ = ("_on_end", "bound", "budget_ns", "call", "generation", "limit", "outputs", "tier")
+    Invariants: what is kept of its segments is the caller's own, and no more than its answer.
+    """
+
+    __slots__ = (
+        "_cutter",
+        "_on_end",
+        "_parts",
+        "bound",
+        "budget_ns",
+        "call",
+        "generation",
+        "limit",
+        "outputs",
+        "tier",
+    )
 
     def __init__(
         self, call: InferCall, bound: BoundCall, generation: Generation, on_end: OnEnd
@@ -31,6 +47,8 @@ class Pending:
         self.generation = generation
         self._on_end = on_end
         self.outputs: list[Tensor] = []
+        self._parts: list[list[Tensor]] = []
+        self._cutter: RowCutter | None = None
         self.tier = generation.plan.tier
         self.budget_ns = 0
         self.limit = "tier"
@@ -60,16 +78,57 @@ class Pending:
             version=call.version,
             rows=bound.rows,
             payload_bytes=bound.payload_bytes,
+            padding_bytes=bound.padding_bytes,
             priority=tier.priority if call.priority is None else call.priority,
             tier=self.tier,
             tenant=call.tenant or _ANYONE,
             slot_class=tier.slot_class,
             arrived_at_ns=call.arrived_at_ns,
             budget_ns=self.budget_ns,
+            late_ns=tier.late_ns,
         )
 
-    def complete(self, command: Complete) -> None:
+    def rows_from(self, first_row: int, rows: int) -> list[Tensor]:
+        """The inputs of so many of its rows, in the order of the model that runs them."""
+        if self._cutter is None:
+            self._cutter = RowCutter(self.bound.inputs)
+        return self._cutter.cut(first_row, rows)
+
+    def rebound(self, bound: BoundCall, generation: Generation) -> None:
+        """Another load of the model runs what is left of it."""
+        self.bound = bound
+        self.generation = generation
+        self._cutter = None
+
+    def start_over(self) -> None:
+        """Forget what its segments gave: all rows of an answer are of one version."""
+        self._parts.clear()
+
+    def take(self, outputs: Sequence[Tensor]) -> None:
+        """Keep copies of the outputs that the caller wants, without what padding brought.
+
+        Raises:
+            ExecutorError: padding cannot be cut off an output of this shape, or the output cannot
+                be put behind what the segments before it gave.
+        """
+        wanted, cuts = self.call.outputs, self.bound.cuts
+        self.outputs = [own_copy(t, cuts) for t in outputs if not wanted or t.name in wanted]
+        if self._parts and not are_joinable((self._parts[-1], self.outputs)):
+            raise ExecutorError(
+                "the model's outputs differ in shape or datatype between segments of one request",
+                hint="set the model's batch.oversize to `refuse`",
+            )
+
+    def keep(self) -> None:
+        """What was taken last is a part of the answer."""
+        self._parts.append(self.outputs)
+        self.outputs = []
+
+    def complete(self, command: Complete, now_ns: int) -> None:
         """Answer with the outputs."""
+        segments = len(self._parts) + 1
+        if self._parts:
+            self.outputs = join_rows((*self._parts, self.outputs))
         self._tell(
             InferReply(
                 model=self.call.model,
@@ -82,6 +141,8 @@ class Pending:
                 budget_ns=self.budget_ns,
                 budget_source=self.limit,
                 foreseen=command.foreseen,
+                late_ns=max(0, now_ns - self.call.arrived_at_ns - self.budget_ns),
+                segments=segments,
             )
         )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from headway.core import BatchId, DeviceName, DeviceParams, Dispatch, SlotClass
 
-__all__ = ["Finish", "SharedLanes", "SimulatedExecutor", "SoloTimes"]
+__all__ = ["Finish", "ServiceTimes", "SharedLanes", "SimulatedExecutor", "SoloTimes"]
 
 
 class Finish(NamedTuple):
@@ -32,11 +32,25 @@ class SimulatedExecutor(Protocol):
         """A batch has ended, or was lost; every other batch whose end moved."""
 
 
+class ServiceTimes(Protocol):
+    """How long batches take alone; a function will do where nobody looks ahead."""
+
+    def __call__(self, dispatch: Dispatch) -> int:
+        """Nanoseconds of one batch, drawn now."""
+
+    def fork(self) -> "ServiceTimes":
+        """The same, chance included, to be drawn from apart."""
+
+
 class SoloTimes:
     """Service time depends on the batch alone."""
 
     def __init__(self, service_ns: Callable[[Dispatch], int]) -> None:
         self._service_ns = service_ns
+
+    def fork(self, service_ns: Callable[[Dispatch], int]) -> "SoloTimes":
+        """The same executor on its own, with times of its own."""
+        return SoloTimes(service_ns)
 
     def start(self, dispatch: Dispatch, now_ns: int) -> Sequence[Finish]:
         """The batch's own end."""
@@ -66,6 +80,13 @@ class _Lane:
     def __init__(self) -> None:
         self.running: list[_Running] = []
         self.since_ns = 0
+
+    def fork(self) -> "_Lane":
+        """The same, to be moved on its own."""
+        lane = _Lane()
+        lane.running = [_Running(r.batch_id, r.remaining_ns, r.weight) for r in self.running]
+        lane.since_ns = self.since_ns
+        return lane
 
     def advance(self, now_ns: int) -> None:
         """Take off the work done since the last change."""
@@ -104,6 +125,15 @@ class SharedLanes:
         self._weights = dict(weights)
         self._lanes: dict[tuple[DeviceName, int], _Lane] = {}
         self._lane_of: dict[BatchId, _Lane] = {}
+
+    def fork(self, service_ns: Callable[[Dispatch], int]) -> "SharedLanes":
+        """The same lanes on their own, with times of their own for what starts on them."""
+        fork = object.__new__(SharedLanes)
+        fork._service_ns = service_ns
+        fork._slot_lanes, fork._weights = self._slot_lanes, self._weights
+        fork._lanes = {key: lane.fork() for key, lane in self._lanes.items()}
+        fork._lane_of = {r.batch_id: lane for lane in fork._lanes.values() for r in lane.running}
+        return fork
 
     def start(self, dispatch: Dispatch, now_ns: int) -> Sequence[Finish]:
         """Everyone on the lane slows down."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from headway.core import BatchId, Dispatch
 from headway.devices import EmulatedBatch, EmulatedMachine
 from headway.sim.devices import Finish
+from headway.sim.futures import EmulatedFuture
 
 __all__ = ["EmulatedDevices"]
 
@@ -49,6 +50,10 @@ class EmulatedDevices:
         self._machine.drop(batch_id)
         self._announced.pop(batch_id, None)
         return self._moved()
+
+    def future(self) -> EmulatedFuture:
+        """The machine as it is now, to be moved on by itself."""
+        return EmulatedFuture(self._machine.fork())
 
     def _moved(self) -> list[Finish]:
         """The next end and those announced, as far as they are new."""

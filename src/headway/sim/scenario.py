@@ -5,7 +5,7 @@ in which people write one down.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log, sqrt
 from random import Random
 from typing import Final, NamedTuple
@@ -19,17 +19,21 @@ from headway.core import (
     Event,
     Kernel,
     KernelParams,
+    ModelName,
     ModelParams,
     Policy,
     Request,
     RequestId,
     SlotClass,
+    TenantId,
     TierName,
 )
 from headway.devices import Accelerator, EmulatedMachine, EmulatedModel, emulated_profile
 from headway.predict import LinkTree, ModelProfile, Profile, SoloTime
-from headway.sim.devices import SharedLanes, SimulatedExecutor, SoloTimes
+from headway.sim.devices import ServiceTimes, SharedLanes, SimulatedExecutor, SoloTimes
 from headway.sim.emulated import EmulatedDevices
+from headway.sim.futures import Foreseeable, Watched
+from headway.sim.timed import TimedKernel
 from headway.sim.world import Fault, World
 from headway.workload import Workload
 
@@ -88,6 +92,9 @@ class Scenario:
     """From the request for a model to a warm replica."""
     faults: tuple[Fault, ...]
     workload: Workload
+    shares: Mapping[TenantId, float] = field(default_factory=dict)
+    """What each tenant is to get of a class, relative to the others; without one it is 1. For
+    policies that are fair between tenants."""
     emulated: EmulatedSetup | None = None
     """What the devices are, unless they are plain. Figures of it are to be labelled so."""
 
@@ -99,6 +106,15 @@ class Scenario:
     def with_seed(self, seed: int) -> "Scenario":
         """The same scenario with other chance."""
         return replace(self, workload=msgspec.structs.replace(self.workload, seed=seed))
+
+    def lasting(self, duration_ns: int) -> "Scenario":
+        """The same scenario with the workload's arrivals up to another instant."""
+        workload = msgspec.structs.replace(self.workload, duration_ns=duration_ns)
+        return replace(self, workload=workload)
+
+    def scaled(self, ratio: float) -> "Scenario":
+        """The same scenario at `ratio` times the rates."""
+        return replace(self, workload=self.workload.scaled(ratio))
 
     def requests(self) -> Iterator[Request]:
         """The workload's arrivals as requests, numbered from 1 in order of arrival.
@@ -166,41 +182,88 @@ class Scenario:
     def executor(self) -> SimulatedExecutor:
         """Fresh devices."""
         if self.emulated is not None:
-            names = [device.name for device in self.params.devices]
-            return EmulatedDevices(EmulatedMachine(*self.emulated, names, self.seed))
-        service_ns = self._service()
+            return self._emulated_devices(self.emulated)
+        return self._lanes(self._service())
+
+    def foreseeable(self) -> Foreseeable:
+        """Fresh devices that behave as `executor`'s do, and whose future can be looked at."""
+        if self.emulated is not None:
+            return self._emulated_devices(self.emulated)
+        times = self._service()
+        return Watched(self._lanes(times), times)
+
+    def _emulated_devices(self, setup: EmulatedSetup) -> EmulatedDevices:
+        names = [device.name for device in self.params.devices]
+        return EmulatedDevices(EmulatedMachine(*setup, names, self.seed))
+
+    def _lanes(self, times: ServiceTimes) -> SoloTimes | SharedLanes:
         if self.weights is None:
-            return SoloTimes(service_ns)
-        return SharedLanes(service_ns, self.params.devices, self.weights)
+            return SoloTimes(times)
+        return SharedLanes(times, self.params.devices, self.weights)
 
     def play(
         self,
         policy: Policy,
         *,
         observe: Callable[[int, Event, list[Command]], None] | None = None,
+        clock: Callable[[], int] | None = None,
+        executor: SimulatedExecutor | None = None,
     ) -> World:
-        """Run it to the end under a policy, and return the world as it is then."""
-        kernel = Kernel(self.params, policy)
-        world = World(kernel, self.executor(), observe=observe, load_ns=self.load_ns)
+        """Run it to the end under a policy, and return the world as it is then.
+
+        Args:
+            policy: who goes first.
+            observe: called with every step.
+            clock: of real nanoseconds; with one the world's kernel is a `TimedKernel`.
+            executor: fresh devices that the policy looks at; None makes some.
+        """
+        kernel = (
+            Kernel(self.params, policy)
+            if clock is None
+            else TimedKernel(self.params, policy, clock)
+        )
+        executor = executor or self.executor()
+        world = World(kernel, executor, observe=observe, load_ns=self.load_ns)
         world.load(model.params for model in self.models)
         world.run(self.requests(), faults=self.faults)
         return world
 
-    def _service(self) -> Callable[[Dispatch], int]:
+    def _service(self) -> "_ScatteredTimes":
         """Solo service times, with noise from a stream of chance of their own."""
-        draw = Random(f"{self.seed}/service").lognormvariate
         known = {
-            model.params.name: (model.profile.service_ns, *_log_normal(model.noise_cv))
+            model.params.name: _Scattered(model.profile, *_log_normal(model.noise_cv))
             for model in self.models
         }
+        return _ScatteredTimes(known, Random(f"{self.seed}/service"))
 
-        def service_ns(dispatch: Dispatch) -> int:
-            solo_ns, mu, sigma = known[dispatch.model]
-            if sigma == 0:
-                return solo_ns(dispatch.rows)
-            return max(1, round(solo_ns(dispatch.rows) * draw(mu, sigma)))
 
-        return service_ns
+class _Scattered(NamedTuple):
+    """The times of a model, and the parameters of what they are multiplied by."""
+
+    profile: Profile
+    mu: float
+    sigma: float
+
+
+class _ScatteredTimes:
+    """Solo service times around the models' profiles."""
+
+    def __init__(self, known: Mapping[ModelName, _Scattered], chance: Random) -> None:
+        self._known = known
+        self._chance = chance
+
+    def __call__(self, dispatch: Dispatch) -> int:
+        profile, mu, sigma = self._known[dispatch.model]
+        solo_ns = profile.service_ns(dispatch.rows)
+        if sigma == 0:
+            return solo_ns
+        return max(1, round(solo_ns * self._chance.lognormvariate(mu, sigma)))
+
+    def fork(self) -> "_ScatteredTimes":
+        """See `ServiceTimes`."""
+        chance = Random(0)
+        chance.setstate(self._chance.getstate())
+        return _ScatteredTimes(self._known, chance)
 
 
 def _log_normal(cv: float) -> tuple[float, float]:

@@ -21,12 +21,10 @@ With `accelerator: a100-pcie4` devices are those of an emulated machine, and a m
 
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
 
 from headway.core import (
     DeviceName,
@@ -35,6 +33,7 @@ from headway.core import (
     ModelName,
     ModelParams,
     SlotClass,
+    TenantId,
     TierName,
 )
 from headway.devices import (
@@ -47,8 +46,18 @@ from headway.devices import (
 from headway.errors import ConfigError
 from headway.predict import Profile
 from headway.sim.scenario import EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
+from headway.sim.words import (
+    DeviceSpec,
+    LanesSpec,
+    LimitsSpec,
+    ModelSpec,
+    ScenarioSpec,
+    SharingKind,
+    SoloSpec,
+    Span,
+    TierSpec,
+)
 from headway.sim.world import Fault
-from headway.units import NS_PER_MS, NS_PER_S, parse_duration_ns
 from headway.workload import Workload, workload_from_dict
 
 __all__ = ["NICED_WEIGHTS", "scenario_from_dict"]
@@ -72,14 +81,14 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
     Raises:
         ConfigError: with the path of the wrong value, the value and a hint.
     """
-    spec = _convert(data, _ScenarioSpec, "")
+    spec = _convert(data, ScenarioSpec, "")
     machine = None if spec.accelerator is None else _accelerator(spec, spec.accelerator)
     weights = None if machine is not None else _weights(spec.sharing)
     devices = _devices(spec.devices, weights, machine)
     device_names = [device.name for device in devices]
     tiers = {}
     for name, plain in spec.tiers.items():
-        tier = _convert(plain, _TierSpec, f"tiers.{name}")
+        tier = _convert(plain, TierSpec, f"tiers.{name}")
         tiers[TierName(name)] = SimulatedTier(tier.priority, tier.budget.ns, tier.slot_class)
     models = tuple(
         _model(model, device_names, f"models[{index}]", machine)
@@ -91,6 +100,8 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         path = f"workload.streams[{index}]"
         _known(stream.model, [model.params.name for model in models], "model", f"{path}.model")
         _known(stream.tier, list(tiers), "tier", f"{path}.tier")
+        if spec.tenants:
+            _known(stream.tenant, list(spec.tenants), "tenant", f"{path}.tenant")
     return Scenario(
         params=_kernel_params(devices, spec.limits),
         models=models,
@@ -102,144 +113,18 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
             for i, fault in enumerate(spec.faults)
         ),
         workload=workload,
+        shares={TenantId(name): tenant.share for name, tenant in spec.tenants.items()},
         emulated=None
         if machine is None
         else EmulatedSetup(machine, tuple(_demand(model) for model in spec.models)),
     )
 
 
-# --- the file's words -----------------------------------------------------------------------------
-
-_Count = Annotated[int, Meta(ge=1)]
-_Whole = Annotated[int, Meta(ge=0)]
-_Share = Annotated[float, Meta(gt=0)]
-
-
-class _Span:
-    """A length of time, written as a string such as "250ms"; 0 needs no unit."""
-
-    __slots__ = ("ns",)
-
-    def __init__(self, value: object) -> None:
-        if value == 0 and not isinstance(value, bool):
-            self.ns = 0
-        elif isinstance(value, str):
-            self.ns = parse_duration_ns(value)
-        else:
-            raise ValueError(f'`{value}` is not a duration such as "250ms", "1.5s" or "2m"')
-
-    @classmethod
-    def of(cls, duration_ns: int) -> "_Span":
-        """A default."""
-        return cls(f"{duration_ns}ns")
-
-
-class _Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every part of a scenario shares: a field that is not known is refused."""
-
-
-class _DeviceSpec(_Spec, frozen=True):
-    """Slots, spread over lanes in turn; without lanes each slot has one of its own.
-
-    An accelerator says itself how many slots it has, of which fewer may be used.
-    """
-
-    name: Annotated[str, Meta(min_length=1)]
-    slots: _Count | None = None
-    lanes: _Count | None = None
-
-
-class _TierSpec(_Spec, frozen=True):
-    """A class of service."""
-
-    budget: _Span
-    priority: _Whole = 1
-    slot_class: SlotClass = SlotClass.HIGH
-
-
-class _BatchSpec(_Spec, frozen=True):
-    """How requests are put together."""
-
-    rows_max: _Count = 8
-    linger: _Span = _Span(0)
-
-
-class _QueueSpec(_Spec, frozen=True):
-    """How much may wait for one model."""
-
-    requests_max: _Whole = 1024
-
-
-class _ModelSpec(_Spec, frozen=True):
-    """A model; `service` is its solo service time, of one row or by number of rows.
-
-    On an accelerator `options` stand in its place: solo, row, occupancy, bandwidth, kernels,
-    in_bytes, out_bytes.
-    """
-
-    name: Annotated[str, Meta(min_length=1)]
-    service: str | dict[Any, Any] | None = None
-    options: dict[str, str | int | float | bool] = {}
-    noise_cv: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    devices: list[str] = []
-    batch: _BatchSpec = _BatchSpec()
-    queue: _QueueSpec = _QueueSpec()
-    batch_max: _Span = _Span.of(60 * NS_PER_S)
-
-
-class _SharingKind(StrEnum):
-    """The short form: a kind with its defaults."""
-
-    SOLO = "solo"
-    LANES = "lanes"
-
-
-class _SoloSpec(_Spec, frozen=True, tag_field="kind", tag="solo"):
-    """Batches that run at once do not slow each other down."""
-
-
-class _LanesSpec(_Spec, frozen=True, tag_field="kind", tag="lanes"):
-    """The batches of a lane divide it: evenly, as nice 0 and 19 do, or by weights."""
-
-    niced: bool = False
-    weights: dict[SlotClass, _Share] | None = None
-
-
-class _FaultSpec(_Spec, frozen=True):
-    """The device's worker dies."""
-
-    at: _Span
-    device: str
-
-
-class _LimitsSpec(_Spec, frozen=True):
-    """Limits over all models, and the pauses before a lost worker is started again."""
-
-    requests_max: _Whole = 4096
-    restart_delay_min: _Span = _Span.of(100 * NS_PER_MS)
-    restart_delay_max: _Span = _Span.of(10 * NS_PER_S)
-
-
-class _ScenarioSpec(_Spec, frozen=True):
-    """A scenario file. Tiers are read one by one, so that an error can name its tier."""
-
-    devices: Annotated[list[_DeviceSpec], Meta(min_length=1)]
-    models: Annotated[list[_ModelSpec], Meta(min_length=1)]
-    tiers: Annotated[dict[str, dict[str, Any]], Meta(min_length=1)]
-    workload: dict[str, Any]
-    accelerator: str | None = None
-    sharing: _SharingKind | _SoloSpec | _LanesSpec | None = None
-    faults: list[_FaultSpec] = []
-    limits: _LimitsSpec = _LimitsSpec()
-    load: _Span = _Span(0)
-    seed: int = 1
-
-
 # --- from words to parameters ---------------------------------------------------------------------
 
 
 def _devices(
-    specs: Sequence[_DeviceSpec],
+    specs: Sequence[DeviceSpec],
     weights: Mapping[SlotClass, float] | None,
     machine: Accelerator | None,
 ) -> tuple[DeviceParams, ...]:
@@ -268,7 +153,7 @@ def _devices(
     return tuple(devices)
 
 
-def _slots(spec: _DeviceSpec, path: str, machine: Accelerator | None) -> int:
+def _slots(spec: DeviceSpec, path: str, machine: Accelerator | None) -> int:
     if machine is None:
         if spec.slots is None:
             hint = "say how many batches it may run at once"
@@ -283,7 +168,7 @@ def _slots(spec: _DeviceSpec, path: str, machine: Accelerator | None) -> int:
     return spec.slots or machine.slots
 
 
-def _accelerator(spec: _ScenarioSpec, name: str) -> Accelerator:
+def _accelerator(spec: ScenarioSpec, name: str) -> Accelerator:
     """The machine, if it has the devices that are asked of it."""
     if name not in accelerator_names():
         hint = f"accelerators are {', '.join(f'`{known}`' for known in accelerator_names())}"
@@ -298,11 +183,11 @@ def _accelerator(spec: _ScenarioSpec, name: str) -> Accelerator:
     return machine
 
 
-def _demand(spec: _ModelSpec) -> EmulatedModel:
+def _demand(spec: ModelSpec) -> EmulatedModel:
     return EmulatedModel.of(ModelName(spec.name), spec.options)
 
 
-def _kernel_params(devices: tuple[DeviceParams, ...], limits: _LimitsSpec) -> KernelParams:
+def _kernel_params(devices: tuple[DeviceParams, ...], limits: LimitsSpec) -> KernelParams:
     return KernelParams(
         devices=devices,
         requests_max=limits.requests_max,
@@ -317,7 +202,7 @@ def _device(name: str, names: Sequence[DeviceName], path: str) -> DeviceName:
 
 
 def _model(
-    spec: _ModelSpec, device_names: Sequence[DeviceName], path: str, machine: Accelerator | None
+    spec: ModelSpec, device_names: Sequence[DeviceName], path: str, machine: Accelerator | None
 ) -> SimulatedModel:
     wanted = [
         _device(name, device_names, f"{path}.devices[{index}]")
@@ -342,7 +227,7 @@ def _model(
     return SimulatedModel(params, _profile(spec.service, f"{path}.service"), spec.noise_cv)
 
 
-def _emulated(spec: _ModelSpec, params: ModelParams, path: str, machine: Accelerator) -> Profile:
+def _emulated(spec: ModelSpec, params: ModelParams, path: str, machine: Accelerator) -> Profile:
     """What the model would take alone on an accelerator."""
     for name, value in (("service", spec.service), ("noise_cv", spec.noise_cv)):
         if value:
@@ -365,7 +250,7 @@ def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
     for rows, text in by_rows.items():
         place = path if isinstance(service, str) else f"{path}.{rows}"
         try:
-            times_ns[int(rows)] = _Span(text).ns
+            times_ns[int(rows)] = Span(text).ns
         except ValueError as error:
             raise _wrong(place, text, str(error), hint) from error
     try:
@@ -375,19 +260,19 @@ def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
 
 
 def _weights(
-    sharing: _SharingKind | _SoloSpec | _LanesSpec | None,
+    sharing: SharingKind | SoloSpec | LanesSpec | None,
 ) -> Mapping[SlotClass, float] | None:
-    if isinstance(sharing, _LanesSpec):
+    if isinstance(sharing, LanesSpec):
         if sharing.niced and sharing.weights is not None:
             hint = "niced: true stands for high 1024, low 15; leave one of the two out"
             raise _wrong("sharing.weights", sharing.weights, "`niced` sets the weights", hint)
         if sharing.niced:
             return NICED_WEIGHTS
         return {**_EVEN_WEIGHTS, **(sharing.weights or {})}
-    return _EVEN_WEIGHTS if sharing in (None, _SharingKind.LANES) else None
+    return _EVEN_WEIGHTS if sharing in (None, SharingKind.LANES) else None
 
 
-def _workload(spec: _ScenarioSpec, traces: Path | None) -> Workload:
+def _workload(spec: ScenarioSpec, traces: Path | None) -> Workload:
     if "seed" in spec.workload:
         hint = "a scenario has one seed for all chance: write `seed:` at the top"
         raise _wrong("workload.seed", spec.workload["seed"], "it is not read here", hint)
@@ -427,8 +312,8 @@ def _convert(data: object, kind: type[T], prefix: str) -> T:
 
 
 def _decode(kind: type, value: object) -> object:
-    if kind is _Span:
-        return _Span(value)
+    if kind is Span:
+        return Span(value)
     raise NotImplementedError(kind)
 
 

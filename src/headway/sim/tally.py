@@ -4,8 +4,7 @@ Reads kernel steps like every other observer. Latencies fall into buckets a few 
 a percentile is exact to that width however long the run.
 """
 
-from collections.abc import Iterator
-from math import exp, log
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -15,6 +14,7 @@ from headway.core import (
     Complete,
     Event,
     Expire,
+    ExpireReason,
     Fail,
     Reject,
     Request,
@@ -22,10 +22,11 @@ from headway.core import (
     RequestId,
     TierName,
 )
+from headway.sim.histogram import bucket_of, quantile_ns
 
 __all__ = ["Tally", "TierTally"]
 
-_STEP = log(1.02)
+_COUNTS = ("arrived", "completed", "rejected", "expired", "given_up", "cancelled", "failed", "late")
 
 
 class TierTally(Struct, kw_only=True):
@@ -35,10 +36,12 @@ class TierTally(Struct, kw_only=True):
     completed: int = 0
     rejected: int = 0
     expired: int = 0
+    given_up: int = 0
+    """Of the expired: ended before a start, for they would have been late."""
     cancelled: int = 0
     failed: int = 0
     late: int = 0
-    """Completed past the deadline; the kernel's expiry leaves none."""
+    """Completed past the deadline, which only a tier that serves late requests has many of."""
     histogram: dict[int, int] = {}
 
     @property
@@ -52,14 +55,20 @@ class TierTally(Struct, kw_only=True):
         asked = self.arrived - self.cancelled
         return self.violations / asked if asked else 0.0
 
+    @classmethod
+    def merged(cls, tallies: Iterable["TierTally"]) -> "TierTally":
+        """The counts of several tiers, or runs, together."""
+        total = cls()
+        for tally in tallies:
+            for name in _COUNTS:
+                setattr(total, name, getattr(total, name) + getattr(tally, name))
+            for bucket, count in tally.histogram.items():
+                total.histogram[bucket] = total.histogram.get(bucket, 0) + count
+        return total
+
     def latency_ns(self, quantile: float) -> float | None:
         """Latency of completed requests at a quantile in 0..1, within 1 %; None with none."""
-        left = quantile * self.completed
-        for bucket, count in sorted(self.histogram.items()):
-            left -= count
-            if left <= 0:
-                return exp((bucket + 0.5) * _STEP)
-        return None
+        return quantile_ns(self.histogram, quantile)
 
 
 class Tally:
@@ -88,12 +97,14 @@ class Tally:
                 tier.completed += 1
                 latency_ns = now_ns - request.arrived_at_ns
                 tier.late += latency_ns > request.budget_ns
-                bucket = int(log(latency_ns) / _STEP) if latency_ns > 0 else 0
+                bucket = bucket_of(latency_ns)
                 tier.histogram[bucket] = tier.histogram.get(bucket, 0) + 1
             elif isinstance(command, Reject):
                 self.tiers[self._live.pop(command.request_id).tier].rejected += 1
             elif isinstance(command, Expire):
-                self.tiers[self._live.pop(command.request_id).tier].expired += 1
+                tier = self.tiers[self._live.pop(command.request_id).tier]
+                tier.expired += 1
+                tier.given_up += command.reason is not ExpireReason.DEADLINE_PAST
             elif isinstance(command, Cancel):
                 self.tiers[self._live.pop(command.request_id).tier].cancelled += 1
             elif isinstance(command, Fail):

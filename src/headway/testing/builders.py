@@ -84,6 +84,7 @@ class RequestWords(TypedDict, total=False):
     version: str
     rows: int
     payload: Size
+    padding: Size
     priority: int
     tier: str
     tenant: str
@@ -140,6 +141,7 @@ def a_request(request_id: int = 1, *, at: Span = 0, **what: Unpack[RequestWords]
         version=version,
         rows=what.get("rows", 1),
         payload_bytes=_bytes(what.get("payload", 0)),
+        padding_bytes=_bytes(what.get("padding", 0)),
         priority=what.get("priority", 1),
         tier=TierName(what.get("tier", "normal")),
         tenant=TenantId(what.get("tenant", "default")),

@@ -64,6 +64,10 @@ class MeanPredictor:
             seen = self._seen[model, nearest]
         return 0 if seen is None else seen.mean_ns
 
+    def solo_ns(self, model: ModelName, rows: int) -> int:
+        """As `service_ns`: it knows no neighbours."""
+        return self.service_ns(model, rows)
+
     def floor_ns(self, model: ModelName, rows: int) -> int:
         """The fastest batch of this size so far; 0 before the first."""
         seen = self._seen.get((model, rows))
@@ -73,6 +77,10 @@ class MeanPredictor:
         self, candidate: Run | None, device: DeviceName, queue: QueueView, now_ns: int
     ) -> Sequence[Forecast]:
         """The candidate's own mean; it knows no neighbours, so it says nothing of them."""
+        return () if candidate is None else (self._of(candidate),)
+
+    def beside(self, candidate: Run | None, device: DeviceName, now_ns: int) -> Sequence[Forecast]:
+        """As `forecast`."""
         return () if candidate is None else (self._of(candidate),)
 
     def foresee(self, request: Request, queue: QueueView, now_ns: int) -> Forecast:

@@ -12,14 +12,18 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 HOLD, KILL, SEGFAULT = 1, 2, 3
 POLL_S = 0.004
 
 
 class Puppet:
-    """Gives back `x` as `y`."""
+    """Gives back `x` as `y`, times the parameter `scale` where there is one."""
+
+    batch_parameters: ClassVar = ["scale"]
 
     def load(
         self, folder: str, columns: int = 4, on_load: str = "", can_batch: bool = True
@@ -36,14 +40,14 @@ class Puppet:
         elif on_load == "die":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def infer(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def infer(self, batch: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
         x = batch["x"]
         tags = [int(tag) for tag in x[:, 0]]
         if any(tags):
             self._note(tags=tags, columns=x.shape[1])
             for tag, order in zip(tags, x[:, 1], strict=True):
                 self._obey(int(order), str(tag))
-        return {"y": x}
+        return {"y": x * np.float32(parameters.get("scale", 1))}
 
     def _obey(self, order: int, tag: str) -> None:
         if order == HOLD:

@@ -197,7 +197,7 @@ def test_traffic_the_other_way_costs_capacity():
 
 def test_every_described_machine_loads_and_has_a_tree():
     """The files are complete, and name themselves."""
-    assert accelerator_names() == ["a100-pcie4", "h100-pcie5", "small"]
+    assert accelerator_names() == ["a100-pcie4", "h100-pcie5", "pair-pcie3", "small"]
     for name in accelerator_names():
         machine = accelerator(name)
         assert machine.name == name

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core import LoadView, SlotOption
+from headway.core import UNKNOWN, LoadView, SlotOption, Start
 from headway.policy import (
     AdmitAll,
     ArrivalOrder,
@@ -53,7 +53,7 @@ def test_policy_is_five_decisions_and_a_name(make, name, ordering, class_slots):
 
 def test_admit_all_never_refuses():
     """Beyond the kernel's limits everybody is welcome."""
-    assert AdmitAll().refuse(a_request(), LoadView(10**6, 10**6, 1, 0), 0) is None
+    assert AdmitAll().refuse(a_request(), UNKNOWN, LoadView(10**6, 10**6, 1, 0), 0) is None
 
 
 def test_keys_hold_what_the_policy_looks_at():
@@ -67,13 +67,13 @@ def test_keys_hold_what_the_policy_looks_at():
 def test_emptiest_lane_is_taken():
     """The lane that runs least is the fastest now."""
     options = [an_option(0, 2), an_option(1, 0), an_option(2, 1)]
-    assert EmptiestLane().place(a_request(), options, 0) == options[1]
+    assert EmptiestLane().place(ABucket(), a_model(), options, None, 0) == Start(options[1])
 
 
 def test_first_of_equal_lanes_is_taken():
     """Ties fall to the order of replicas and slots."""
     options = [an_option(0, 1), an_option(1, 1)]
-    assert EmptiestLane().place(a_request(), options, 0) == options[0]
+    assert EmptiestLane().place(ABucket(), a_model(), options, None, 0) == Start(options[0])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_linger_is_over_when_company_is_no_longer_worth_it(bucket, what, due_ms)
     """Due at once when it cannot grow, else after the linger or at the latest safe start."""
     linger = Linger(MeanPredictor({"m": Profile({4: 4 * MS})}))
     model = a_model(batch_rows_max=4, **what)
-    assert linger.due_at_ns(bucket, model) == due_ms * MS
+    assert linger.due_at_ns(bucket, model, 0) == due_ms * MS
 
 
 def test_rows_are_bounded_by_the_model():

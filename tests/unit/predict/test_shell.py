@@ -121,6 +121,20 @@ def test_the_usual_service_is_that_of_the_profile_before_anything_ran():
     assert a_shell().service_ns("m", 1) == 10 * MS
 
 
+def test_time_alone_leaves_the_neighbours_out():
+    """Beside another it took twice as long; alone it takes little more than the profile says."""
+    shell = a_shell()
+    assert shell.solo_ns("m", 1) == 10 * MS
+    assert shell.solo_ns("other", 1) == 0
+    shell.started(a_run(1), Queue(), 0)
+    shell.started(a_run(2, slot=1), Queue(), 0)
+    for batch_id in (1, 2):
+        stages = Stages(service_ns=21 * MS, execution_ns=20 * MS)
+        shell.finished(batch_id, stages, 21 * MS)
+    assert shell.service_ns("m", 1) == 21 * MS
+    assert 11 * MS <= shell.solo_ns("m", 1) < 15 * MS
+
+
 def test_a_new_device_is_taken_up():
     """A run on a device that nobody named is booked there."""
     shell = Shell(Doubled())

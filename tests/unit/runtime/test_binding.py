@@ -1,12 +1,16 @@
 """From tensors to rows, a bucket and bytes: what is refused, in which words, and what may mix."""
 
+from array import array
+
 import pytest
-from tests.engine_rig import a_call, floats
+from msgspec.structs import replace
+from tests.engine_rig import a_call, floats, values_of
 
 from headway.core import BucketKey, Datatype, Tensor
 from headway.errors import InvalidRequestError
-from headway.executors import Signature, TensorSpec
-from headway.runtime.binding import Binding, bind
+from headway.executors import AxisBuckets, RaggedInputs, Signature, TensorSpec
+from headway.runtime.binding import Binding, bind, rebind
+from headway.runtime.shapes import Cut
 
 PAIR = Signature(
     platform="scripted",
@@ -155,3 +159,135 @@ def test_parameters_are_counted_and_bounded():
 def test_known_outputs_in_any_order_are_accepted():
     """A subset, an order of the client's own, even a name twice."""
     assert bound(a(), b(), outputs=("Y", "X", "Y")).rows == 1
+
+
+def with_parameters(names):
+    return Binding(replace(PAIR, parameters=names), can_batch=True)
+
+
+def test_parameters_that_change_nothing_split_no_batch():
+    """A model that takes no parameters computes the same whatever they say, and is handed none."""
+    binding = with_parameters(())
+    plain = bound(a(), b(), binding=binding)
+    told = bound(a(), b(), binding=binding, parameters={"trace": "4711", "beam": 2})
+    assert told == plain
+    assert told.parameters == {}
+
+
+def test_only_the_named_parameters_split_batches():
+    """Where a model names what it takes, the rest neither splits batches nor reaches it."""
+    binding = with_parameters(("beam",))
+    one = bound(a(), b(), binding=binding, parameters={"beam": 2, "trace": "1"})
+    other = bound(a(), b(), binding=binding, parameters={"trace": "2", "beam": 2})
+    assert one.bucket == other.bucket
+    assert one.parameters == other.parameters == {"beam": 2}
+    assert bound(a(), b(), binding=binding, parameters={"beam": 3}).bucket != one.bucket
+
+
+TOKENS = Signature(
+    platform="scripted",
+    inputs=(
+        TensorSpec(name="ids", datatype=Datatype.FP32, shape=(-1, -1)),
+        TensorSpec(name="mask", datatype=Datatype.FP32, shape=(-1, -1)),
+    ),
+    outputs=(TensorSpec(name="hidden", datatype=Datatype.FP32, shape=(-1, -1)),),
+    can_batch=True,
+)
+LENGTHS = AxisBuckets(sizes=(4, 8), inputs={"ids": 1, "mask": 1}, outputs={"hidden": 1})
+PADDED = Binding(TOKENS, can_batch=True, buckets=[LENGTHS])
+
+
+def tokens(size, rows=1, value=1.0):
+    return [floats(name, [[value] * size] * rows) for name in ("mask", "ids")]
+
+
+def test_requests_of_several_sizes_share_a_bucket():
+    """They are padded alike, their payload is what will run, and what is padding is said."""
+    three, four = (bound(*tokens(size), binding=PADDED) for size in (3, 4))
+    assert three.bucket == four.bucket == BucketKey("|ids FP32 (4,)|mask FP32 (4,)")
+    assert values_of(three.inputs[0]) == [1, 1, 1, 0]
+    assert (three.payload_bytes, three.padding_bytes) == (32, 8)
+    assert (four.payload_bytes, four.padding_bytes) == (32, 0)
+    assert three.cuts == {"hidden": (Cut(1, 3, 4),)}
+    assert bound(*tokens(5), binding=PADDED).bucket != four.bucket
+
+
+def test_model_without_batches_is_not_padded():
+    """Padding is only for sharing a batch."""
+    binding = Binding(TOKENS, can_batch=False, buckets=[LENGTHS])
+    assert bound(*tokens(3), binding=binding).inputs[0].shape == (1, 3)
+
+
+VARIED = Signature(
+    platform="scripted",
+    inputs=(
+        TensorSpec(name="ids", datatype=Datatype.FP32, shape=(-1,)),
+        TensorSpec(name="sizes", datatype=Datatype.INT64, shape=(-1,)),
+        TensorSpec(name="scale", datatype=Datatype.FP32, shape=(-1, 1)),
+    ),
+    outputs=(TensorSpec(name="sum", datatype=Datatype.FP32, shape=(-1, 1)),),
+    can_batch=True,
+)
+RAGGED = Binding(VARIED, can_batch=True, ragged=RaggedInputs(inputs=("ids",), lengths="sizes"))
+
+
+def varied(size, rows):
+    return [floats("scale", [[1.0]] * rows), floats("ids", [[1.0] * size] * rows)]
+
+
+def test_ragged_requests_of_any_size_share_a_bucket():
+    """The model is handed elements end to end and the size of each row; nothing is padded."""
+    two, five = bound(*varied(2, 3), binding=RAGGED), bound(*varied(5, 1), binding=RAGGED)
+    assert two.bucket == five.bucket
+    assert (two.rows, five.rows) == (3, 1)
+    assert [(t.name, t.shape) for t in two.inputs] == [
+        ("ids", (6,)),
+        ("sizes", (3,)),
+        ("scale", (3, 1)),
+    ]
+    assert list(array("q", bytes(two.inputs[1].data))) == [2, 2, 2]
+    assert two.padding_bytes == 0
+
+
+def test_client_of_a_ragged_model_sends_rows_and_no_lengths():
+    """What is declared to clients is what they send; lengths of their own are refused."""
+    assert [(spec.name, spec.shape) for spec in RAGGED.signature.inputs] == [
+        ("ids", (-1, -1)),
+        ("scale", (-1, 1)),
+    ]
+    with pytest.raises(InvalidRequestError, match="unknown input `sizes`"):
+        bound(*varied(2, 1), floats("sizes", [[2.0]]), binding=RAGGED)
+
+
+def test_ragged_inputs_of_a_request_must_agree():
+    """Two that are ragged together are as long as each other."""
+    twins = replace(
+        VARIED, inputs=(*VARIED.inputs, TensorSpec(name="z", datatype=Datatype.FP32, shape=(-1,)))
+    )
+    ragged = RaggedInputs(inputs=("ids", "z"), lengths="sizes")
+    binding = Binding(twins, can_batch=True, ragged=ragged)
+    with pytest.raises(InvalidRequestError, match="axis 1 of input `z` has size `4`"):
+        bound(*varied(3, 1), floats("z", [[1.0] * 4]), binding=binding)
+
+
+def test_call_that_waited_over_a_reload_runs_as_it_was_queued():
+    """Sizes and parameters of the new load are for newcomers: those of one batch stay alike."""
+    call = a_call(inputs=tokens(3), parameters={"beam": 2})
+    other = replace(LENGTHS, sizes=(6,))
+    after = Binding(replace(TOKENS, parameters=()), can_batch=True, buckets=[other])
+    before = bind(call, PADDED)
+    assert rebind(before, call, after) == before
+
+
+def test_call_that_waited_over_a_reload_takes_the_new_order():
+    """Inputs are handed on as the new load lists them; one that is gone ends the call."""
+    call = a_call(inputs=tokens(3))
+    turned = replace(TOKENS, inputs=TOKENS.inputs[::-1])
+    found = rebind(bind(call, PADDED), call, Binding(turned, can_batch=True))
+    assert [tensor.name for tensor in found.inputs] == ["mask", "ids"]
+    with pytest.raises(InvalidRequestError, match="has an unknown input `mask`"):
+        rebind(
+            bind(call, PADDED),
+            call,
+            Binding(replace(TOKENS, inputs=TOKENS.inputs[:1]), can_batch=True),
+        )

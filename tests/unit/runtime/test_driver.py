@@ -69,6 +69,9 @@ class FakeEffects:
     def dispatch(self, command):
         self.done.append(command)
 
+    def keep_segment(self, command):
+        self.done.append(command)
+
     def cancel_batch(self, batch_id):
         self.done.append(("cancel", batch_id))
 

@@ -1,0 +1,243 @@
+"""Starting batches: which bucket is tried, what the policy says of it, who is in the batch.
+
+Knows queues, slots and a policy's decisions about them. Refuses to know how requests arrive and how
+batches end.
+"""
+
+from typing import Final
+
+from headway.core.commands import Command, Dispatch
+from headway.core.endings import Endings
+from headway.core.fleet import Batch, Fleet
+from headway.core.foresight import Foresight
+from headway.core.hang import HangWatch
+from headway.core.lifecycle import Lifecycle
+from headway.core.names import BatchId
+from headway.core.ports import GiveUp, Hold, Policy, SlotOption, Start
+from headway.core.request import ExpireReason, SlotClass
+from headway.core.room import WaitingRoom
+from headway.core.timers import TimerQueue
+from headway.core.waiting import Bucket, Entry, ModelQueue, Recheck, TimerItem
+
+__all__ = ["Dispatcher"]
+
+_BARREN_MAX: Final = 16
+"""Then one is started all the same: a floor measured too high must be able to come down."""
+
+
+class Dispatcher:
+    """Fills free slots.
+
+    Invariants: after `dispatch` no free slot could take due work that the policy would start; of a
+    request at most one segment runs.
+    Cost: O(m) in models that wait for the first in order, O(b log b) in due buckets where that one
+    is held.
+    """
+
+    __slots__ = (
+        "_batch_seq",
+        "_endings",
+        "_fleet",
+        "_foresight",
+        "_hangs",
+        "_ledger",
+        "_lifecycle",
+        "_policy",
+        "_room",
+        "_timers",
+        "now_ns",
+    )
+
+    def __init__(
+        self,
+        policy: Policy,
+        fleet: Fleet,
+        room: WaitingRoom,
+        endings: Endings,
+        foresight: Foresight,
+        lifecycle: Lifecycle,
+        hangs: HangWatch,
+        timers: TimerQueue[TimerItem],
+    ) -> None:
+        self._policy = policy
+        self._fleet = fleet
+        self._room = room
+        self._ledger = endings.ledger
+        self._endings = endings
+        self._foresight = foresight
+        self._lifecycle = lifecycle
+        self._hangs = hangs
+        self._timers = timers
+        self._batch_seq = 0
+        self.now_ns = 0
+        """Of the step that is being taken."""
+
+    def consider(self, bucket: Bucket, queue: ModelQueue) -> None:
+        """Mark a bucket due, or set the instant at which it will be."""
+        due_at_ns = self._policy.batching.due_at_ns(bucket, queue.params, self.now_ns)
+        if bucket.linger is not None:
+            self._timers.cancel(bucket.linger)
+            bucket.linger = None
+        if due_at_ns <= self.now_ns:
+            queue.mark_due(bucket)
+        else:
+            bucket.linger = self._timers.push(due_at_ns, bucket)
+
+    def dispatch(self, out: list[Command]) -> None:
+        """Start batches until no free slot can be used. Never recurses."""
+        while self._fleet.free_slots and self._dispatch_one(out):
+            pass
+
+    def _dispatch_one(self, out: list[Command]) -> bool:
+        is_served = self._fleet.is_served
+        queues = [q for q in self._room.queues.values() if q.count and is_served(q.params.name)]
+        heads = [head for queue in queues if (head := queue.due_head()) is not None]
+        if not heads:
+            return False
+        _, first = heads[0] if len(heads) == 1 else min(heads)
+        if self._try_start(first, out):
+            return True
+        rest = sorted(pair for queue in queues for pair in queue.due_buckets())
+        return any(self._try_start(bucket, out) for _, bucket in rest if bucket is not first)
+
+    def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
+        """Start the bucket's batch; True when one was started, or what was due is gone."""
+        queue = bucket.model
+        options = self._fleet.options(queue.params.name, bucket.version)
+        if not options:
+            return False
+        while bucket.count:
+            placing = self._policy.placement.place(
+                bucket, queue.params, options, self._fleet, self.now_ns
+            )
+            if isinstance(placing, Start):
+                self._start_batch(bucket, queue, placing, out)
+                return True
+            if isinstance(placing, Hold):
+                self._hold(bucket, placing)
+                return False
+            assert isinstance(placing, GiveUp), "a policy starts, holds or gives up"
+            head = bucket.head()
+            assert head is not None, "a bucket with a count has a head"
+            self._endings.expire(head, ExpireReason.PREDICTED_LATE, self.now_ns, out)
+        self._lifecycle.settle(self._room.queues, out)
+        return True
+
+    def _hold(self, bucket: Bucket, hold: Hold) -> None:
+        """Ask again at the instant that the policy named, if it named one."""
+        if bucket.recheck is not None:
+            self._timers.cancel(bucket.recheck)
+            bucket.recheck = None
+        if hold.until_ns is not None and hold.until_ns > self.now_ns:
+            bucket.recheck = self._timers.push(hold.until_ns, Recheck(bucket))
+
+    def _start_batch(
+        self, bucket: Bucket, queue: ModelQueue, start: Start, out: list[Command]
+    ) -> None:
+        rows_max = start.rows
+        if rows_max is None:
+            rows_max = self._policy.batching.rows_max(bucket, queue.params)
+        version = self._fleet.replicas[start.option.replica_id].version
+        batch = self._take(bucket, queue, start.option, max(1, rows_max), version, out)
+        if batch is not None:
+            self._start(batch, start.option, out)
+        if bucket.count:
+            bucket.is_due = False
+            self.consider(bucket, queue)
+        # Only now: while members are taken their replica has nothing to keep it loaded.
+        self._lifecycle.settle(self._room.queues, out)
+
+    def _take(
+        self,
+        bucket: Bucket,
+        queue: ModelQueue,
+        option: SlotOption,
+        rows_max: int,
+        version: str,
+        out: list[Command],
+    ) -> Batch | None:
+        """Pop the batch's members in order of service; those who cannot make it are expired.
+
+        The batch ends before a member that would make it too slow for itself or for another. A
+        request that is to run in segments, or has begun to, is alone in its batch.
+        """
+        batch: Batch | None = None
+        tightest_ns = 0
+        floor_ns = self._policy.predictor.floor_ns
+        while (entry := bucket.head()) is not None:
+            request = entry.request
+            left_ns = request.expires_at_ns - self.now_ns
+            whole_rows = min(entry.rows_left, rows_max) if queue.params.can_split else request.rows
+            if left_ns <= 0:
+                self._endings.expire(entry, ExpireReason.DEADLINE_PAST, self.now_ns, out)
+                continue
+            if left_ns <= floor_ns(request.model, whole_rows) and (
+                batch is not None or queue.barren_count < _BARREN_MAX
+            ):
+                self._endings.expire(entry, ExpireReason.HOPELESS, self.now_ns, out)
+                continue
+            if batch is None:
+                batch = self._first(entry, queue, option, rows_max, version)
+                tightest_ns = left_ns
+                if batch.is_segment:
+                    break
+                continue
+            grown = batch.rows + request.rows
+            tightest_ns = min(tightest_ns, left_ns)
+            if entry.rows_done or grown > rows_max or tightest_ns <= floor_ns(request.model, grown):
+                break
+            self._ledger.dispatch(entry)
+            batch.add(entry, request.rows)
+        queue.barren_count = 0 if batch is not None else queue.barren_count + 1
+        return batch
+
+    def _first(
+        self, entry: Entry, queue: ModelQueue, option: SlotOption, rows_max: int, version: str
+    ) -> Batch:
+        """A batch with its first member, or with a segment of it."""
+        self._batch_seq += 1
+        replica = self._fleet.replicas[option.replica_id]
+        batch = Batch(BatchId(self._batch_seq), queue.params.name, replica, option.slot, queue)
+        self._ledger.dispatch(entry)
+        if entry.rows_done and entry.version_run != version:
+            entry.rows_done = 0  # all rows of an answer are of one version: it starts over
+        rows = min(entry.rows_left, rows_max) if queue.params.can_split else entry.request.rows
+        entry.version_run = version
+        batch.add(entry, rows)
+        if rows < entry.rows_left:
+            self._ledger.send_away(entry, queue)
+        return batch
+
+    def _start(self, batch: Batch, option: SlotOption, out: list[Command]) -> None:
+        feedback, now_ns = self._policy.feedback, self.now_ns
+        is_low = True
+        for entry in batch.members:
+            if entry.started_at_ns < 0:
+                entry.started_at_ns = now_ns
+            is_low = is_low and entry.request.slot_class is SlotClass.LOW
+            if feedback is not None:
+                feedback.started(entry.request, batch.rows_of(entry), now_ns)
+        if is_low:
+            batch.slot_class = SlotClass.LOW
+        if self._policy.class_slots:
+            batch.told_class = batch.slot_class
+        self._fleet.start(batch, now_ns)
+        forecast = self._foresight.start(batch, now_ns)
+        batch.hung_at_ns = now_ns + batch.queue.params.batch_ns_max
+        self._hangs.watch(batch.hung_at_ns)
+        out.append(
+            Dispatch(
+                batch_id=batch.batch_id,
+                replica_id=option.replica_id,
+                model=batch.model,
+                device=option.device,
+                slot=option.slot,
+                slot_class=batch.told_class,
+                rows=batch.rows,
+                request_ids=tuple([entry.request.request_id for entry in batch.members]),
+                expected_ns=forecast.mean_ns,
+                bound_ns=forecast.bound_ns,
+                first_row=batch.first_row,
+                is_segment=batch.is_segment,
+            )
+        )

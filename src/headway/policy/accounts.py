@@ -1,0 +1,165 @@
+"""Fairness between the tenants of a class: an account of device time for each, and rounds.
+
+Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) with deadlines inside a round. A
+request is charged to its tenant when it is admitted: what it is expected to take, over the tenant's
+weight. The charge before its own, over the quantum, is its round; rounds go one after another, and
+inside one the order is the policy's. So whoever stays within its share is always in the round that
+is being served, and its requests go by deadline alone; whoever sends more than its share is put
+off to later rounds, behind nobody else's. What was charged and did not run is given back, and what
+ran longer or shorter than was expected is settled when it has.
+
+An account that has lain idle starts again at the round being served: time that was not used is not
+saved up. While only one tenant of a class has anything to be served, there is one round, so a
+server without tenants is never reordered, and capacity that others leave is used by whoever comes.
+
+Knows tenants and charges. Refuses to know deadlines.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headway.core import Predictor, Request, RequestId, SlotClass, TenantId
+
+__all__ = ["Accounts"]
+
+_TENANTS_MAX: Final = 10_000
+"""Accounts of a class; those that are idle go first."""
+
+
+class _Account:
+    """One tenant in one class."""
+
+    __slots__ = ("charged_ns", "live_count", "weight")
+
+    def __init__(self, weight: float, charged_ns: float) -> None:
+        self.weight = weight
+        self.charged_ns = charged_ns
+        """All that was charged so far, over the weight: the deficit is what this is ahead of the
+        round being served."""
+        self.live_count = 0
+
+
+class _Class:
+    """The accounts of a class."""
+
+    __slots__ = ("accounts", "busy_count", "served_ns")
+
+    def __init__(self) -> None:
+        self.accounts: dict[TenantId, _Account] = {}
+        self.served_ns = 0.0
+        """The furthest charge at which a request was started: where the class is."""
+        self.busy_count = 0
+        """Tenants with requests that have not ended."""
+
+
+class _Charge:
+    __slots__ = ("expected_ns", "ran_ns", "round_ns", "was_started")
+
+    def __init__(self, round_ns: float, expected_ns: float) -> None:
+        self.round_ns = round_ns
+        self.expected_ns = expected_ns
+        self.ran_ns = 0
+        self.was_started = False
+
+
+class Accounts:
+    """Device time of each tenant, by class.
+
+    Args:
+        predictor: says what a request is expected to take.
+        weights: of tenants; those not named have weight 1.
+        floors: part of a class's device time that a tenant is to have whatever its weight says, 0
+            to 1; what it asks for beyond that is by weight.
+        quantum_ns: device time, at weight 1, that makes a round.
+
+    Invariants: a request is charged once, and settled or given back once.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        weights: Mapping[TenantId, float],
+        floors: Mapping[TenantId, float],
+        quantum_ns: int,
+    ) -> None:
+        self._predictor = predictor
+        self._weights = _with_floors(weights, floors)
+        self._quantum_ns = quantum_ns
+        self._classes: Mapping[SlotClass, _Class] = {each: _Class() for each in SlotClass}
+        self._charges: dict[RequestId, _Charge] = {}
+
+    def round_of(self, request: Request) -> int:
+        """The round that a request would be in, were it admitted now."""
+        of_class = self._classes[request.slot_class]
+        return int(self._start_ns(of_class, request.tenant) // self._quantum_ns)
+
+    def admitted(self, request: Request, now_ns: int) -> None:
+        """It is charged."""
+        of_class = self._classes[request.slot_class]
+        start_ns = self._start_ns(of_class, request.tenant)
+        account = of_class.accounts.get(request.tenant)
+        if account is None:
+            if len(of_class.accounts) >= _TENANTS_MAX:
+                _forget_idle(of_class)
+            weight = self._weights.get(request.tenant, 1.0)
+            account = of_class.accounts[request.tenant] = _Account(weight, start_ns)
+        expected_ns = float(self._predictor.solo_ns(request.model, request.rows))
+        of_class.busy_count += account.live_count == 0
+        account.live_count += 1
+        account.charged_ns = start_ns + expected_ns / account.weight
+        self._charges[request.request_id] = _Charge(start_ns, expected_ns)
+
+    def started(self, request: Request, rows: int, now_ns: int) -> None:
+        """Its round is being served."""
+        charge = self._charges.get(request.request_id)
+        if charge is not None:
+            charge.was_started = True
+            of_class = self._classes[request.slot_class]
+            of_class.served_ns = max(of_class.served_ns, charge.round_ns)
+
+    def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
+        """Some of it, or all, was executed."""
+        charge = self._charges.get(request.request_id)
+        if charge is not None:
+            charge.ran_ns += device_ns
+
+    def ended(self, request: Request, is_met: bool, now_ns: int) -> None:
+        """What was charged too much is given back, what was charged too little is charged."""
+        charge = self._charges.pop(request.request_id, None)
+        if charge is None:
+            return
+        of_class = self._classes[request.slot_class]
+        account = of_class.accounts[request.tenant]
+        account.charged_ns += (charge.ran_ns - charge.expected_ns) / account.weight
+        account.live_count -= 1
+        of_class.busy_count -= account.live_count == 0
+
+    def _start_ns(self, of_class: _Class, tenant: TenantId) -> float:
+        """Where a tenant's next request begins."""
+        account = of_class.accounts.get(tenant)
+        if account is None:
+            return of_class.served_ns
+        others_count = of_class.busy_count - (account.live_count > 0)
+        if others_count == 0:
+            return of_class.served_ns
+        return max(of_class.served_ns, account.charged_ns)
+
+
+def _with_floors(
+    weights: Mapping[TenantId, float], floors: Mapping[TenantId, float]
+) -> dict[TenantId, float]:
+    """Weights such that a tenant with a floor has that part among all that are named."""
+    result = dict(weights)
+    rest = sum([weights.get(each, 1.0) for each in weights if each not in floors]) or 1.0
+    free = max(1e-3, 1.0 - sum(floors.values()))
+    for tenant, floor in floors.items():
+        result[tenant] = max(weights.get(tenant, 1.0), rest * floor / free)
+    return result
+
+
+def _forget_idle(of_class: _Class) -> None:
+    """Make place for one more account."""
+    for tenant, account in of_class.accounts.items():
+        if account.live_count == 0:
+            del of_class.accounts[tenant]
+            return

@@ -1,0 +1,52 @@
+"""Which of those who wait can still be served in time: the rest is given up, the costliest first.
+
+Moore and Hodgson's rule for one machine (Management Science 15, 1968): take requests by deadline,
+and whenever one would be late drop the longest taken so far; no schedule meets more deadlines. Here
+lanes are one machine that is so many times as fast, and of the less important the longest goes
+first, so that a deadline is never lost to a less important one.
+
+Knows works, deadlines and a capacity. Refuses to know who runs where.
+"""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from headway.core import RequestId
+
+__all__ = ["Wish", "hopeless_among"]
+
+
+class Wish(NamedTuple):
+    """A request that waits, as a schedule sees it."""
+
+    deadline_at_ns: int
+    request_id: RequestId
+    work_ns: float
+    """Of a lane to itself."""
+    priority: int
+
+
+def hopeless_among(
+    wishes: Iterable[Wish], *, start_at_ns: float, lanes_rate: float
+) -> set[RequestId]:
+    """Those who are given up so that as many of the others as possible can be in time.
+
+    Args:
+        wishes: by deadline, the earliest first.
+        start_at_ns: instant from which the lanes are free, on average.
+        lanes_rate: work done per elapsed time.
+
+    Cost: O(n log n).
+    """
+    taken: list[tuple[int, float, RequestId]] = []
+    given_up: set[RequestId] = set()
+    end_at_ns = start_at_ns
+    for wish in wishes:
+        end_at_ns += wish.work_ns / lanes_rate
+        heappush(taken, (-wish.priority, -wish.work_ns, wish.request_id))
+        while end_at_ns > wish.deadline_at_ns and taken:
+            _, minus_work_ns, request_id = heappop(taken)
+            end_at_ns += minus_work_ns / lanes_rate
+            given_up.add(request_id)
+    return given_up

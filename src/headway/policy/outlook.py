@@ -1,0 +1,133 @@
+"""Who of those that wait can still be in time, given what runs and what is expected.
+
+Knows all that waits, what runs, and how much high work has been arriving. Refuses to choose lanes.
+"""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from headway.core import DeviceView, FleetView, Predictor, Request, RequestId, SlotClass
+from headway.policy.hopefuls import Wish, hopeless_among
+from headway.policy.running import has_shared_lanes
+from headway.policy.waiting_list import WaitingList
+
+__all__ = ["Outlook"]
+
+_WISHES_MAX: Final = 48
+"""Waiting requests of a class that are scheduled; who is behind them waits for them to move on."""
+_SPEED_MIN: Final = 0.1
+
+
+class _Capacity(NamedTuple):
+    """What the devices can do for a class."""
+
+    start_ns: float
+    """Until they are free of what runs, on average."""
+    lanes_rate: float
+    """Work a lane of its own, per elapsed time."""
+
+
+class Outlook:
+    """Schedules of what waits, made once as long as nothing changes.
+
+    Args:
+        predictor: says what things take.
+        waiting: all that waits.
+        discount_ratio: part of the expected high load that is taken off the capacity for low work.
+    """
+
+    def __init__(self, predictor: Predictor, waiting: WaitingList, discount_ratio: float) -> None:
+        self.waiting = waiting
+        self._predictor = predictor
+        self._discount_ratio = discount_ratio
+        self._known: dict[SlotClass, tuple[tuple[int, int], Collection[RequestId]]] = {}
+        self._capacity: dict[SlotClass, _Capacity] = {}
+
+    def work_ns(self, request: Request, rows: int) -> float:
+        """Of so many rows, with a lane to itself; 0 while nothing is known."""
+        return float(self._predictor.solo_ns(request.model, rows))
+
+    def high_load(self, fleet: FleetView, now_ns: int) -> float:
+        """Part of the lanes that high work is expected to take, 0 to 1."""
+        lanes = sum([_lanes(device) for device in fleet.all_devices()])
+        return min(1.0, self.waiting.work_rate(SlotClass.HIGH, now_ns) / max(1, lanes))
+
+    def low_speed(self, fleet: FleetView, now_ns: int) -> float:
+        """Part of its speed alone that low work is expected to get."""
+        return max(_SPEED_MIN, 1.0 - self._discount_ratio * self.high_load(fleet, now_ns))
+
+    def lost(self, slot_class: SlotClass, fleet: FleetView, now_ns: int) -> Collection[RequestId]:
+        """Who waits and is given up for others' sake."""
+        key = (now_ns, self.waiting.changes)
+        known = self._known.get(slot_class)
+        if known is not None and known[0] == key:
+            return known[1]
+        capacity = self._capacity_of(slot_class, fleet, now_ns)
+        self._capacity[slot_class] = capacity
+        lost = hopeless_among(
+            self.waiting.front(slot_class, _WISHES_MAX),
+            start_at_ns=now_ns + capacity.start_ns,
+            lanes_rate=capacity.lanes_rate,
+        )
+        self._known[slot_class] = (key, lost)
+        return lost
+
+    def is_first(self, request: Request) -> bool:
+        """Whether it has the earliest deadline of its class."""
+        front = self.waiting.front(request.slot_class, 1)
+        return not front or front[0].request_id == request.request_id
+
+    def would_be_lost(self, request: Request, now_ns: int) -> bool:
+        """Whether a request that arrives now would be the one that is given up.
+
+        By the capacity when it was last looked at; what is not known of, is let in.
+        """
+        capacity = self._capacity.get(request.slot_class)
+        work_ns = self.work_ns(request, request.rows)
+        front = self.waiting.front(request.slot_class, _WISHES_MAX)
+        if capacity is None or work_ns <= 0.0 or len(front) < 2:
+            return False
+        wish = Wish(request.deadline_at_ns, request.request_id, work_ns, request.priority)
+        lost = hopeless_among(
+            sorted([*front, wish]), start_at_ns=now_ns, lanes_rate=capacity.lanes_rate
+        )
+        return request.request_id in lost
+
+    def backlog_ns(self, request: Request) -> int:
+        """Work of its class that waits, per what can be done for it: when to try again."""
+        capacity = self._capacity.get(request.slot_class)
+        if capacity is None:
+            return 0
+        front = self.waiting.front(request.slot_class, _WISHES_MAX)
+        return int(sum([wish.work_ns for wish in front]) / capacity.lanes_rate)
+
+    def _capacity_of(self, slot_class: SlotClass, fleet: FleetView, now_ns: int) -> _Capacity:
+        lanes, left_ns = 0.0, 0.0
+        for device in fleet.all_devices():
+            lanes += _lanes(device)
+            left_ns += self._left_ns(device, slot_class, now_ns)
+        lanes = max(lanes, 1.0)
+        speed = 1.0 if slot_class is SlotClass.HIGH else self.low_speed(fleet, now_ns)
+        return _Capacity(left_ns / lanes, lanes * speed)
+
+    def _left_ns(self, device: DeviceView, slot_class: SlotClass, now_ns: int) -> float:
+        """Work left of what runs and goes before a class, by what it takes alone.
+
+        Low work that runs beside high work is not in its way where it hardly gets a share, and
+        takes half of a lane where it gets one; what it has left is then a guess that errs on the
+        side of letting requests in.
+        """
+        left_ns = 0.0
+        for batch in device.running():
+            if batch.slot_class is SlotClass.LOW and slot_class is SlotClass.HIGH:
+                continue
+            whole_ns = self._predictor.solo_ns(batch.model, batch.rows)
+            left_ns += max(0.0, whole_ns - (now_ns - batch.started_at_ns))
+        return left_ns
+
+
+def _lanes(device: DeviceView) -> int:
+    """How many batches get on at full speed at once, to be generous."""
+    if has_shared_lanes(device):
+        return len(set(device.slot_lanes))
+    return len(device.slot_lanes)

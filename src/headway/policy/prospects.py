@@ -1,0 +1,111 @@
+"""What would become of a device if a batch were started on it now: whom it would make late.
+
+One step of the kernel asks for many buckets, so what runs is forecast once an instant. Knows
+forecasts and deadlines. Refuses to choose.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from headway.core import (
+    BatchId,
+    BatchView,
+    DeviceName,
+    DeviceView,
+    Forecast,
+    Predictor,
+    Run,
+    SlotClass,
+    SlotOption,
+)
+
+__all__ = ["Prospect", "Prospects"]
+
+
+class Prospect(NamedTuple):
+    """A start on one lane."""
+
+    option: SlotOption
+    own_ns: float
+    """Until it would end."""
+    delays_ns: float
+    """What it costs those on its lane that are its equals or more important, together."""
+    is_harmless: bool
+    """Nobody whom it must not harm would be late because of it."""
+
+
+class Prospects:
+    """Forecasts of what runs, and of what would run beside it.
+
+    Args:
+        predictor: is asked.
+        caution_ratio: where between mean and bound a forecast is read where others may be harmed.
+    """
+
+    def __init__(self, predictor: Predictor, caution_ratio: float) -> None:
+        self._predictor = predictor
+        self._caution_ratio = caution_ratio
+        self._left: dict[DeviceName, tuple[tuple[BatchId, ...], Mapping[BatchId, Forecast]]] = {}
+        self._at_ns = -1
+
+    def left_ns(self, device: DeviceView, batch: BatchView, now_ns: int) -> float:
+        """Until a running batch ends, as things stand."""
+        forecast = self._forecasts(device, now_ns).get(batch.batch_id)
+        return 0.0 if forecast is None else float(forecast.mean_ns)
+
+    def free_ns(self, device: DeviceView, mates: Sequence[BatchView], now_ns: int) -> float:
+        """Until the last of some batches ends."""
+        return max([self.left_ns(device, batch, now_ns) for batch in mates], default=0.0)
+
+    def of(
+        self,
+        run: Run,
+        option: SlotOption,
+        device: DeviceView,
+        mates: Sequence[BatchView],
+        now_ns: int,
+    ) -> Prospect:
+        """What would become of the device.
+
+        Args:
+            run: would be started.
+            option: where.
+            device: of the option.
+            mates: batches on the lane that are not less important.
+            now_ns: when.
+        """
+        before = self._forecasts(device, now_ns)
+        own, *others = self._predictor.beside(run, device.name, now_ns)
+        after = {forecast.batch_id: forecast for forecast in others}
+        spared = (SlotClass.HIGH,) if run.slot_class is SlotClass.HIGH else tuple(SlotClass)
+        is_harmless = True
+        for batch in device.running():
+            was, would = before.get(batch.batch_id), after.get(batch.batch_id)
+            if was is None or would is None or batch.slot_class not in spared:
+                continue
+            left_ns = batch.deadline_at_ns - now_ns
+            if self._cautious_ns(was) <= left_ns < self._cautious_ns(would):
+                is_harmless = False
+        delays_ns = 0.0
+        for batch in mates:
+            was, would = before.get(batch.batch_id), after.get(batch.batch_id)
+            if was is not None and would is not None:
+                delays_ns += max(0, would.mean_ns - was.mean_ns)
+        return Prospect(option, float(own.mean_ns), delays_ns, is_harmless)
+
+    def _cautious_ns(self, forecast: Forecast) -> float:
+        return forecast.mean_ns + self._caution_ratio * (forecast.bound_ns - forecast.mean_ns)
+
+    def _forecasts(self, device: DeviceView, now_ns: int) -> Mapping[BatchId, Forecast]:
+        """Of what runs, asked once while the same runs at the same instant."""
+        if now_ns != self._at_ns:
+            self._left.clear()
+            self._at_ns = now_ns
+        ids = tuple([batch.batch_id for batch in device.running()])
+        known = self._left.get(device.name)
+        if known is not None and known[0] == ids:
+            return known[1]
+        said = self._predictor.beside(None, device.name, now_ns) if ids else ()
+        forecasts = {forecast.batch_id: forecast for forecast in said}
+        self._left[device.name] = (ids, forecasts)
+        return forecasts

@@ -1,0 +1,59 @@
+"""Who goes first under `headway`, and until when anyone may be made to wait.
+
+Knows classes, rounds, deadlines and a bound on waiting. Refuses to know what runs.
+"""
+
+from typing import Final
+
+from headway.core import Request, SlotClass
+from headway.policy.accounts import Accounts
+
+__all__ = ["Promotion", "Urgency"]
+
+_RANK_PROMOTED: Final = 0
+_RANKS: Final = {SlotClass.HIGH: 1, SlotClass.LOW: 2}
+
+
+class Urgency:
+    """Class, then the round of the tenant, then the deadline.
+
+    Priorities inside a class do not decide who goes first, but who is given up where not all can be
+    in time: to serve by deadline keeps most deadlines, and a place before others is worth nothing
+    to whoever is in time behind them.
+    """
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def key(self, request: Request) -> tuple[int, ...]:
+        """High before low; inside, the tenants' rounds; in a round the earliest deadline."""
+        round_index = self._accounts.round_of(request)
+        return (_RANKS[request.slot_class], round_index, request.deadline_at_ns)
+
+
+class Promotion:
+    """The bound on starvation: a part of a low request's own budget.
+
+    When it has passed the request goes to the front of everyone and starts, on the lane where that
+    costs the high requests least.
+
+    Args:
+        bound_ratio: of the budget; 0 for no promotion.
+    """
+
+    def __init__(self, bound_ratio: float) -> None:
+        self._bound_ratio = bound_ratio
+
+    def bound_at_ns(self, request: Request) -> int | None:
+        """Instant by which it is started, or told that it will not be; None for no such bound."""
+        if request.slot_class is SlotClass.HIGH or self._bound_ratio <= 0.0:
+            return None
+        return request.arrived_at_ns + int(request.budget_ns * self._bound_ratio)
+
+    def promotes_at_ns(self, request: Request) -> int | None:
+        """At the bound."""
+        return self.bound_at_ns(request)
+
+    def promoted_key(self, request: Request) -> tuple[int, ...]:
+        """Before everyone; among the promoted the earliest deadline."""
+        return (_RANK_PROMOTED, 0, request.deadline_at_ns)
