@@ -32,8 +32,19 @@ from headway.report import (
     summarise_policies,
 )
 
-__all__ = ["Entry", "Figures", "Measured", "contest_parser", "contestants", "difference_rows", "frontier"]
-__all__ += ["matches_of", "play_measured", "rows_of", "seeds_of"]
+__all__ = [
+    "Entry",
+    "Figures",
+    "Measured",
+    "contest_parser",
+    "contestants",
+    "difference_rows",
+    "frontier",
+    "matches_of",
+    "play_measured",
+    "rows_of",
+    "seeds_of",
+]
 
 ORACLE = "oracle"
 ROW_FIELDS = (
@@ -151,7 +162,8 @@ def _told(matches: Sequence[Match], results: Iterator[Measured]) -> Iterator[Mea
         run = result.played.run
         print(
             f"{number}/{len(matches)} {time.monotonic() - began_s:.0f} s: {match.mix} seed "
-            f"{run.seed} {run.policy}: high {run.high_violations:.1%}, low {run.low_violations:.1%}",
+            f"{run.seed} {run.policy}: high {run.high_violations:.1%}, "
+            f"low {run.low_violations:.1%}",
             file=sys.stderr,
             flush=True,
         )

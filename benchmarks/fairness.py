@@ -1,11 +1,12 @@
 """Fairness between tenants: three of them on two cores, one sending ten times as much.
 
-All three send more than their fair part all the time, so that the machine is saturated and what each
-gets is the policy's doing. Their requests differ in size: a share is one of device time, not of
-requests. `shares` are over the whole saturated stretch, `deviation_max` is the most that any
+All three send more than their fair part all the time, so that the machine is saturated and what
+each gets is the policy's doing. Their requests differ in size: a share is one of device time, not
+of requests. `shares` are over the whole saturated stretch, `deviation_max` is the most that any
 tenant's part was off its weight's in any window of ten seconds, relative to that; `jain_min` is the
-least of Jain's index over the windows. In the last stretch the first tenant is quiet: `quiet_busy` is
-the part of the lanes' time with a batch then, which is 1 if what it leaves is used by the others.
+least of Jain's index over the windows. In the last stretch the first tenant is quiet: `quiet_busy`
+is the part of the lanes' time with a batch then, which is 1 if what it leaves is used by the
+others.
 
 Usage: `python benchmarks/fairness.py [--quick] [--format table|json]`. With `--format json` the
 document goes to stdout; otherwise a table, and a full run puts the document into
@@ -15,7 +16,7 @@ document goes to stdout; otherwise a table, and a full run puts the document int
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import harness
 from contests import (
@@ -30,7 +31,6 @@ from contests import (
 )
 
 from headway.bench import Contender, Match
-from headway.core import TenantId
 from headway.sim import Scenario, ShareMeter, scenario_from_dict
 from headway.units import NS_PER_S
 
@@ -123,7 +123,7 @@ class Stretches:
         }
 
 
-def measure(match: Match) -> tuple[Sequence[ShareMeter], object]:
+def measure(match: Match) -> tuple[Sequence[ShareMeter], Callable[[], Figures]]:
     """The observers of one match, and what they say at its end."""
     stretches = Stretches(match)
     return [stretches.meter], stretches.figures

@@ -1,16 +1,17 @@
 """Bursts: sixteen models on four emulated cards, each with gaps that come in clumps.
 
 Two kinds of arrivals. `cv-8` draws gamma gaps with a coefficient of variation of 8, which needs
-nothing but the seed. `code-trace` has the gaps of the Azure LLM inference trace of 2023 (code), each
-model starting at another place of the recording, stretched to its rate; the recording is not part of
-this project, and is played where `--traces` or HEADWAY_TRACES names the folder that holds it.
+nothing but the seed. `code-trace` has the gaps of the Azure LLM inference trace of 2023 (code),
+each model starting at another place of the recording, stretched to its rate; the recording is not
+part of this project, and is played where `--traces` or HEADWAY_TRACES names the folder that holds
+it.
 
 Six models are important and quick, ten are neither. Rows of kind `difference` are headway less the
 other on the same arrivals, with intervals. Every figure is emulated.
 
-Usage: `python benchmarks/policies_bursts.py [--quick] [--format table|json] [--traces FOLDER]`. With
-`--format json` the document goes to stdout; otherwise a table, and a full run puts the document into
-`benchmarks/results/policies_bursts.json`.
+Usage: `python benchmarks/policies_bursts.py [--quick] [--format table|json] [--traces FOLDER]`.
+With `--format json` the document goes to stdout; otherwise a table, and a full run puts the
+document into `benchmarks/results/policies_bursts.json`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The published mix, emulated: ResNet-50 with 20 ms beside BERT-base, on two cards at 87 %.
 
 `examples/published.yaml` says what is emulated, and what was tuned. Rows with `published_high` and
-`published_low` have a counterpart in print: arrival order, strict priority with fixed latencies, the
-same with a model of transfers, and with one of interference too. Every figure is emulated.
+`published_low` have a counterpart in print: arrival order, strict priority with fixed latencies,
+the same with a model of transfers, and with one of interference too. Every figure is emulated.
 
 Usage: `python benchmarks/policies_published.py [--quick] [--format table|json] [--plots FOLDER]`.
-With `--format json` the document goes to stdout; otherwise a table, and a full run puts the document
-into `benchmarks/results/policies_published.json`.
+With `--format json` the document goes to stdout; otherwise a table, and a full run puts the
+document into `benchmarks/results/policies_published.json`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ COLUMNS = (
 NOTES = (
     "Emulated: no accelerator was there. The mix and the machine were tuned so that fifo and "
     "priority, with fixed latencies, come out near the published figures.",
-    "devices_busy is the part of the time with a batch on a card; utilisation is that of the slots.",
+    "devices_busy is the part of the time with a batch on a card, utilisation that of the slots.",
     "Rows of kind `difference` are headway less the other, seed by seed.",
 )
 

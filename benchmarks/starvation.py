@@ -1,10 +1,10 @@
-"""Starvation: important work at 110 % of what the machine can do, for a minute, beside a little other.
+"""Starvation: important work at 110 % of what the machine can do, beside a little other work.
 
-Strict priority then never serves the rest. The bound is half of a request's own budget: `wait_max` is
-the longest that any low request waited for its first start, as part of its budget, and
-`beyond_bound` counts those that waited for longer than half of it, and `over_bound_max_ms` is by how
-much at most. Refused as they arrived are not among them: `refused_at_once` counts those. What it
-costs the important work is `high_violations_difference` in the rows of kind `difference`.
+Strict priority then never serves the rest. The bound is half of a request's own budget: `wait_max`
+is the longest that any low request waited for its first start, as part of its budget, and
+`beyond_bound` counts those that waited for longer than half of it, and `over_bound_max_ms` is by
+how much at most. Refused as they arrived are not among them: `refused_at_once` counts those. What
+it costs the important work is `high_violations_difference` in the rows of kind `difference`.
 
 Usage: `python benchmarks/starvation.py [--quick] [--format table|json]`. With `--format json` the
 document goes to stdout; otherwise a table, and a full run puts the document into
@@ -14,7 +14,7 @@ document goes to stdout; otherwise a table, and a full run puts the document int
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import harness
 from contests import (
@@ -114,7 +114,7 @@ class Waits:
         }
 
 
-def measure(match: Match) -> tuple[Sequence[WaitMeter], object]:
+def measure(_: Match) -> tuple[Sequence[WaitMeter], Callable[[], Figures]]:
     """The observers of one match, and what they say at its end."""
     waits = Waits()
     return [waits.meter], waits.figures

@@ -49,10 +49,17 @@ ECHO = ModelName("echo")
 NORMAL = TierName("normal")
 URGENT = TierName("urgent")
 BULK = TierName("bulk")
+PATIENT = TierName("patient")
 TIERS: Mapping[TierName, TierParams] = {
     NORMAL: TierParams(priority=10, budget_ns=NS_PER_S, slot_class=SlotClass.HIGH),
     URGENT: TierParams(priority=1, budget_ns=100 * NS_PER_MS, slot_class=SlotClass.HIGH),
     BULK: TierParams(priority=50, budget_ns=10 * NS_PER_S, slot_class=SlotClass.LOW),
+    PATIENT: TierParams(
+        priority=20,
+        budget_ns=20 * NS_PER_MS,
+        slot_class=SlotClass.HIGH,
+        late_ns=100 * NS_PER_MS,
+    ),
 }
 
 

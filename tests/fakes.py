@@ -69,6 +69,8 @@ def a_reply(
     budget_ns: int = 1_000_000_000,
     source: str = "tier",
     foreseen: Forecast = UNKNOWN,
+    late_ns: int = 0,
+    segments: int = 1,
 ) -> InferReply:
     """A reply with these outputs."""
     return InferReply(
@@ -82,6 +84,8 @@ def a_reply(
         budget_ns=budget_ns,
         budget_source=source,
         foreseen=foreseen,
+        late_ns=late_ns,
+        segments=segments,
     )
 
 
@@ -96,6 +100,8 @@ class FakeEngine:
     outcome: Outcome | None = None
     foreseen: Forecast = UNKNOWN
     """Of every request."""
+    late_ns: int = 0
+    """Of every answer."""
     refusal: RejectReason | None = None
     """Of every request that is only asked about."""
     asked: list[InferCall] = field(default_factory=list)
@@ -176,13 +182,14 @@ class FakeEngine:
         ]
         wanted = [output for output in outputs if not call.outputs or output.name in call.outputs]
         if call.budget_ns is None:
-            return a_reply(*wanted, model=call.model, foreseen=self.foreseen)
+            return a_reply(*wanted, model=call.model, foreseen=self.foreseen, late_ns=self.late_ns)
         return a_reply(
             *wanted,
             model=call.model,
             budget_ns=call.budget_ns,
             source=call.budget_source,
             foreseen=self.foreseen,
+            late_ns=self.late_ns,
         )
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:

@@ -104,6 +104,23 @@ def test_both_ways_answer_alike(data: bytes, status: int, foreseen: Forecast) ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_kept_alive", [True, False])
+def test_both_ways_say_how_late_an_answer_is(*, is_kept_alive: bool) -> None:
+    """A header, and the reply's own parameter; an answer in time has neither."""
+    connection = "" if is_kept_alive else "connection: close\r\n"
+
+    async def run() -> None:
+        for late_ns, header in ((12_345_678, "12.346"), (0, None)):
+            engine = FakeEngine(late_ns=late_ns)
+            direct, asgi = await _both(engine, _request(headers=connection))
+            assert direct == asgi
+            assert direct[0] == 200
+            assert direct[1].get("headway-late-ms") == header
+            assert ("late_ms" in json.loads(direct[2])["parameters"]) is (header is not None)
+
+    asyncio.run(run())
+
+
 def _expired() -> ExpiredError:
     error = ExpiredError("late", limit="tier", stage="running")
     error.foreseen = a_forecast(2_000_000)

@@ -702,6 +702,21 @@ def test_tier_is_the_requests_then_the_models_then_the_default() -> None:
         tier_of(config, config.models[1], TierName("lwo"))
 
 
+@pytest.mark.parametrize(
+    ("tier", "late_ns"),
+    [
+        ("{}", 0),
+        ("{late: drop, late_max: 5s}", 0),
+        ("{late: serve}", 30 * 10**9),
+        ("{late: serve, late_max: 250ms}", 250 * 10**6),
+    ],
+)
+def test_tier_says_how_late_its_requests_are_served(tier: str, late_ns: int) -> None:
+    """Not at all, unless it is written; then for half a minute, unless a time is written too."""
+    config = config_of(f"models: [{{name: m, path: m.onnx}}]\ntiers: {{t: {tier}}}")
+    assert tiers(config)[TierName("t")].late_ns == late_ns
+
+
 def test_override_replaces_settings_of_one_model() -> None:
     """A reload may bring settings; they are checked like all others, and a new name is added."""
     config = config_for_model_file("/srv/a.onnx", environ={}).config

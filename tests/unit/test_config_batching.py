@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.config import Config, load_config, model_spec, with_model
+from headway.config import Config, load_config, model_params, model_spec, with_model
 from headway.executors import AxisBuckets, RaggedInputs
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/batching.md"
@@ -51,6 +51,22 @@ def test_ragged_inputs_are_handed_to_whoever_loads_the_model():
     """By name, and with the input that is given their lengths."""
     spec = spec_with("ragged: {inputs: [ids], lengths: sizes}")
     assert spec.ragged == RaggedInputs(inputs=("ids",), lengths="sizes")
+
+
+@pytest.mark.parametrize(
+    ("batch", "can_split", "segments_max"),
+    [
+        ("", False, 8),
+        ("oversize: refuse", False, 8),
+        ("oversize: split", True, 8),
+        ("{oversize: split, segments_max: 3}", True, 3),
+    ],
+)
+def test_rows_are_split_only_where_that_is_written(batch, can_split, segments_max):
+    """Whether rows depend on each other is known to whoever made the model, and to nobody else."""
+    config = config_with(batch)
+    params = model_params(config, config.models[0])
+    assert (params.can_split, params.segments_max) == (can_split, segments_max)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,15 @@ from headway.frontends import HttpServer, OipRest
 from headway.observe import JournalObserver, Metrics
 from headway.predict import Recipe, Trainable, build
 from headway.profiling import Keeper
-from headway.runtime import AsyncEngine, LoopClock, ModelPlan, Observer, TierParams, Trainer
+from headway.runtime import (
+    AsyncEngine,
+    LoopClock,
+    ModelPlan,
+    Observer,
+    TierParams,
+    Timings,
+    Trainer,
+)
 from headway.units import NS_PER_S
 
 __all__ = ["ConfigCatalogue", "Server"]
@@ -116,6 +124,7 @@ class Server:
             observers=observers,
             observer_lost=_observer_lost,
             metrics_text=metrics.text,
+            timings=Timings(metrics.loop.decided, metrics.loop.woke),
         )
         pool = _executor(config, machine, clock, engine)
         engine.attach(pool)
@@ -182,7 +191,10 @@ class Server:
 def _tier_params(config: Config) -> dict[TierName, TierParams]:
     return {
         name: TierParams(
-            priority=tier.priority, budget_ns=tier.budget_ns, slot_class=tier.slot_class
+            priority=tier.priority,
+            budget_ns=tier.budget_ns,
+            slot_class=tier.slot_class,
+            late_ns=tier.late_ns,
         )
         for name, tier in tiers(config).items()
     }

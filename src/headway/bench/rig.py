@@ -42,7 +42,10 @@ class Rig:
             ConfigCatalogue(config),
             {
                 name: TierParams(
-                    priority=tier.priority, budget_ns=tier.budget_ns, slot_class=tier.slot_class
+                    priority=tier.priority,
+                    budget_ns=tier.budget_ns,
+                    slot_class=tier.slot_class,
+                    late_ns=tier.late_ns,
                 )
                 for name, tier in tiers(config).items()
             },

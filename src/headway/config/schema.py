@@ -34,6 +34,7 @@ __all__ = [
     "EmulatedDeviceConfig",
     "Isolation",
     "JournalConfig",
+    "Late",
     "LimitsConfig",
     "LogConfig",
     "LogFormat",
@@ -57,6 +58,13 @@ class Backend(StrEnum):
     ONNX = "onnx"
     PYTHON = "python"
     EMULATED = "emulated"
+
+
+class Late(StrEnum):
+    """What becomes of a request whose budget has run out."""
+
+    DROP = "drop"
+    SERVE = "serve"
 
 
 class Isolation(StrEnum):
@@ -205,6 +213,17 @@ class TierConfig(Section):
     """Time from arrival to the last byte; a request may ask for less, never for more."""
     slot_class: SlotClass = SlotClass.HIGH
     """What the slot that runs a batch is told: `low` work gives way to `high` on the same core."""
+    late: Late = Late.DROP
+    """What becomes of a request whose budget has run out: `drop` answers it with an error, as does
+    a policy before that where it foresees it; `serve` answers it late, which counts as a violation
+    all the same."""
+    late_max: PositiveDuration = 30 * NS_PER_S
+    """How late an answer may be where `late` is `serve`; then the request is dropped after all."""
+
+    @property
+    def late_ns(self) -> int:
+        """How long after its deadline a request is still served."""
+        return self.late_max if self.late is Late.SERVE else 0
 
 
 class NicenessConfig(Section):

@@ -40,11 +40,10 @@ def bucket_key(version: str, kinds: Iterable[str], parameters: str = "") -> Buck
 
 def bucket_difference(one: BucketKey, other: BucketKey) -> BucketDifference:
     """The first thing in which two keys differ that are not equal."""
-    one_version, _, one_rest = one.partition(_SEPARATOR)
-    other_version, _, other_rest = other.partition(_SEPARATOR)
-    if one_version != other_version:
+    version = one.partition(_SEPARATOR)[0]
+    if version != other.partition(_SEPARATOR)[0]:
         return BucketDifference.VERSION
-    one_kinds = f"|{one_rest}".partition(_PARAMETERS)[0]
-    other_kinds = f"|{other_rest}".partition(_PARAMETERS)[0]
-    is_shape = one_kinds != other_kinds
+    # Not split off behind the separator: of a model without inputs the parameters begin with it.
+    one_rest, other_rest = one[len(version) :], other[len(version) :]
+    is_shape = one_rest.partition(_PARAMETERS)[0] != other_rest.partition(_PARAMETERS)[0]
     return BucketDifference.SHAPE if is_shape else BucketDifference.PARAMETERS

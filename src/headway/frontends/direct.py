@@ -27,6 +27,7 @@ from headway.frontends.rest_errors import (
     Headers,
     HttpError,
     answer_to,
+    late_headers,
     prediction_headers,
 )
 from headway.runtime import Engine, InferReply
@@ -98,6 +99,8 @@ class DirectCall:
         headers = _JSON_HEADERS
         if json_bytes is not None:
             headers = (BINARY_TYPE, (HEADER_LENGTH, b"%d" % json_bytes))
+        if end.late_ns:
+            headers = (*headers, *late_headers(end.late_ns))
         self._answer(Answer(200, text, headers, end.foreseen))
 
     def _fail(self, error: Exception) -> None:

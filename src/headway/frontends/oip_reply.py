@@ -1,7 +1,8 @@
 """An `InferReply` as the bytes of an Open Inference Protocol answer, JSON with or without binary.
 
 Each reply says in its parameters where its time went and under which limit it ran:
-`queue_us`, `service_us`, `batch_rows`, `budget_ms`, `limit`, `tier`.
+`queue_us`, `service_us`, `batch_rows`, `budget_ms`, `limit`, `tier`; `segments` where its rows ran
+in several batches, and `late_ms` where it is late.
 
 Pure, and done with the reply's buffers when it returns.
 """
@@ -47,6 +48,8 @@ class _ReplyParameters(Struct, gc=False):
     budget_ms: int | float
     limit: str
     tier: str
+    segments: int | UnsetType = UNSET
+    late_ms: int | float | UnsetType = UNSET
 
 
 class _Reply(Struct, gc=False):
@@ -98,6 +101,8 @@ def encode_infer(reply: InferReply, form: ReplyForm) -> EncodedInfer:
                 _milliseconds(reply.budget_ns),
                 reply.budget_source,
                 reply.tier,
+                reply.segments if reply.segments > 1 else UNSET,
+                _milliseconds(reply.late_ns) if reply.late_ns else UNSET,
             ),
             UNSET if form.request_id is None else form.request_id,
         )

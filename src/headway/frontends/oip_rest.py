@@ -40,7 +40,7 @@ from headway.frontends.oip_request import (
     decode_infer,
 )
 from headway.frontends.oip_routes import Endpoint, OipRoutes, Target
-from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to
+from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to, late_headers
 from headway.runtime import Engine
 
 __all__ = ["OipRest"]
@@ -162,6 +162,7 @@ class OipRest:
         answer_headers = [JSON_TYPE if json_bytes is None else BINARY_TYPE]
         if json_bytes is not None:
             answer_headers.append((HEADER_LENGTH, b"%d" % json_bytes))
+        answer_headers += late_headers(reply.late_ns)
         if wanted in _REPLY_CODINGS:
             text = await compress(text, wanted)
             answer_headers.append((_CODING, wanted))

@@ -29,7 +29,7 @@ from headway.errors import (
 from headway.runtime import ExpiredError
 from headway.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["Answer", "HttpError", "answer_to", "prediction_headers", "status_of"]
+__all__ = ["Answer", "HttpError", "answer_to", "late_headers", "prediction_headers", "status_of"]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -91,6 +91,11 @@ def prediction_headers(foreseen: Forecast) -> Headers:
         (b"headway-expected-ms", b"%.3f" % (foreseen.mean_ns / NS_PER_MS)),
         (b"headway-bound-ms", b"%.3f" % (foreseen.bound_ns / NS_PER_MS)),
     )
+
+
+def late_headers(late_ns: int) -> Headers:
+    """How late an answer is, in milliseconds; nothing where it is in time."""
+    return ((b"headway-late-ms", b"%.3f" % (late_ns / NS_PER_MS)),) if late_ns else ()
 
 
 def status_of(error: HeadwayError) -> int:

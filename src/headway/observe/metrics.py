@@ -31,6 +31,7 @@ from headway.core import (
     Expire,
     ExpireReason,
     Fail,
+    KeepSegment,
     Kernel,
     ModelLoadRequested,
     ModelName,
@@ -44,6 +45,7 @@ from headway.core import (
     TierName,
 )
 from headway.observe.histogram import Histogram, histogram_family
+from headway.observe.loop import LoopTimes
 from headway.observe.prediction import PredictionScore, prediction_families
 from headway.observe.shapes import BatchShapes
 from headway.units import NS_PER_S
@@ -72,6 +74,7 @@ class _Series:
     """All that is counted for one model in one tier."""
 
     __slots__ = (
+        "late",
         "latency",
         "latency_predictions",
         "outcomes",
@@ -85,6 +88,7 @@ class _Series:
     def __init__(self) -> None:
         self.outcomes: dict[tuple[str, str], int] = dict.fromkeys(_OUTCOMES, 0)
         self.violations = 0
+        self.late = 0
         self.queue_delay = Histogram(_SECONDS)
         self.service = Histogram(_SECONDS)
         self.latency = Histogram(_SECONDS)
@@ -107,11 +111,12 @@ _PER_TIER: Final[tuple[tuple[str, str, Callable[[_Series], Histogram]], ...]] = 
 class _ModelSeries:
     """What is counted for a model whatever the tier."""
 
-    __slots__ = ("batches", "batches_failed", "rows", "stages")
+    __slots__ = ("batches", "batches_failed", "rows", "segments", "stages")
 
     def __init__(self) -> None:
         self.batches = 0
         self.batches_failed = 0
+        self.segments = 0
         self.rows = Histogram(_ROWS)
         self.stages = {stage: Histogram(_SECONDS) for stage in _STAGES}
 
@@ -161,6 +166,8 @@ class Metrics(Collector):
         self._batches: dict[BatchId, _Running] = {}
         self._losses = 0
         self._shapes = BatchShapes()
+        self.loop = LoopTimes()
+        """To be told by the driver how it fares."""
         self._answers: Mapping[int, int] = {}
         # Looked up by type, which is cheaper than asking for one type after another.
         self._on_event: dict[type[Event], Callable[[Any, int], None]] = {
@@ -173,6 +180,7 @@ class Metrics(Collector):
         self._on_command: dict[type[Command], Callable[[Any, int], None]] = {
             Complete: self._completed,
             Dispatch: self._dispatched,
+            KeepSegment: self._waits_again,
             Reject: self._rejected,
             Expire: self._expired,
             Cancel: self._cancelled,
@@ -227,9 +235,14 @@ class Metrics(Collector):
             del self._live[request_id].series.waiting[request_id]
         model = self._of_model(command.model)
         model.batches += 1
+        model.segments += command.is_segment
         model.rows.add(command.rows)
         predictions = self._live[command.request_ids[0]].series.service_predictions
         self._batches[command.batch_id] = _Running(command, now_ns, predictions)
+
+    def _waits_again(self, command: KeepSegment, _: int) -> None:
+        live = self._live[command.request_id]
+        live.series.waiting[command.request_id] = live.request.arrived_at_ns
 
     def _finished(self, event: BatchFinished, now_ns: int) -> None:
         batch = self._batches.pop(event.batch_id, None)
@@ -264,7 +277,9 @@ class Metrics(Collector):
         request, series = live.request, live.series
         latency_ns = now_ns - request.arrived_at_ns
         series.outcomes["completed", ""] += 1
-        series.violations += latency_ns > request.budget_ns
+        is_late = latency_ns > request.budget_ns
+        series.violations += is_late
+        series.late += is_late
         series.queue_delay.add(command.queue_delay_ns / NS_PER_S)
         series.service.add(command.service_ns / NS_PER_S)
         series.latency.add(latency_ns / NS_PER_S)
@@ -314,6 +329,7 @@ class Metrics(Collector):
         )
         yield from self._batch_families()
         yield from self._shapes.families()
+        yield from self.loop.families()
         yield from self._fleet()
         answers = CounterMetricFamily(
             "headway_http_answers",
@@ -352,12 +368,19 @@ class Metrics(Collector):
             "Requests that were not completed within their budget, refused ones included.",
             labels=("model", "tier"),
         )
+        late = CounterMetricFamily(
+            "headway_late_answers",
+            "Requests that were completed after their deadline; each is a violation too.",
+            labels=("model", "tier"),
+        )
         for labels, series in self._series.items():
             violations.add_metric(labels, series.violations)
+            late.add_metric(labels, series.late)
             for outcome, count in series.outcomes.items():
                 requests.add_metric((*labels, *outcome), count)
         yield requests
         yield violations
+        yield late
 
     def _histograms(self) -> Iterator[Metric]:
         for name, text, of in _PER_TIER:
@@ -373,10 +396,17 @@ class Metrics(Collector):
         failed = CounterMetricFamily(
             "headway_batches_failed", "Batches that raised or were lost.", labels=("model",)
         )
+        segments = CounterMetricFamily(
+            "headway_segments",
+            "Batches started that were some rows of one request and not all of them.",
+            labels=("model",),
+        )
         for model, series in self._models.items():
             batches.add_metric((model,), series.batches)
+            segments.add_metric((model,), series.segments)
             failed.add_metric((model,), series.batches_failed)
         yield batches
+        yield segments
         yield failed
         yield histogram_family(
             "headway_batch_rows",

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headway.core import (
-    BatchView,
     BucketView,
-    DeviceView,
     FleetView,
     GiveUp,
     Hold,
@@ -25,9 +23,10 @@ from headway.core import (
 from headway.policy.candidate import candidate
 from headway.policy.guard import Guard
 from headway.policy.hopeless import Hopeless
+from headway.policy.lanes_now import LaneNow, LanesNow
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect, Prospects
-from headway.policy.running import emptiest, has_shared_lanes
+from headway.policy.running import emptiest
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
 from headway.units import NS_PER_S
@@ -36,12 +35,12 @@ __all__ = ["Foresighted", "Knobs"]
 
 _LOOKS_MAX: Final = 8
 """Lanes that are forecast for one decision."""
-_PREEMPTED_RATIO: Final = 0.2
-"""Share of low work beside high work below which it counts as preempted."""
 _GAIN_RATIO: Final = 0.5
 """Part of what it gains by sharing a lane that a batch may cost the others there."""
 _FREE_RIDE_RATIO: Final = 0.05
 """Part of the wait for a lane that it may cost them in any case."""
+_SHORT_RATIO: Final = 0.4
+"""Of the wait for a lane; what takes longer alone gains too little by sharing it, see above."""
 _NEVER_NS: Final = 10**15
 _PROMOTED_BURST_NS: Final = 0.25 * NS_PER_S
 
@@ -58,21 +57,19 @@ class _Lane(NamedTuple):
     """A lane that the batch may have."""
 
     option: SlotOption
-    device: DeviceView
-    mates: list[BatchView]
-    """Those there that are not less important."""
-    free_ns: float
-    """Until the last of them ends."""
+    now: LaneNow
 
-    @property
-    def lies_beneath(self) -> bool:
-        """Whether low work here gets only what high work leaves."""
-        return self.device.low_weight_ratio < _PREEMPTED_RATIO
 
-    @property
-    def has_low(self) -> bool:
-        """Whether low work is among them."""
-        return any(batch.slot_class is SlotClass.LOW for batch in self.mates)
+class _Wanted(NamedTuple):
+    """The batch that is to be placed."""
+
+    bucket: BucketView
+    model: ModelParams
+    head: Request
+    work_ns: float
+    """What is left of the head, with a lane to itself."""
+    fleet: FleetView
+    now_ns: int
 
 
 class Foresighted:
@@ -95,6 +92,7 @@ class Foresighted:
     ) -> None:
         self._outlook = outlook
         self._prospects = prospects
+        self._lanes = LanesNow(prospects)
         self._sizes = sizes
         self._hopeless = hopeless
         self._promotion = promotion
@@ -114,54 +112,80 @@ class Foresighted:
     ) -> Placing:
         """Start, hold or give up the head of a bucket."""
         (head,) = bucket.front(1)
-        work_ns = self._outlook.work_ns(head, bucket.head_rows_left)
+        work_ns = self._outlook.waiting.left_ns(head)
         if work_ns <= 0.0:
             return _start_anywhere(options)
         if now_ns + work_ns > head.deadline_at_ns:
             return self._late(head, options, now_ns)
-        if self._is_lost(bucket, head, fleet, work_ns, now_ns):
+        wanted = _Wanted(bucket, model, head, work_ns, fleet, now_ns)
+        if self._is_lost(wanted):
             return self._without(head, options, now_ns)
-        lanes = [self._lane(option, head, fleet, now_ns) for option in _distinct(options)]
+        self._lanes.look(fleet, self._outlook.waiting.changes, now_ns)
         bound_at_ns = self._promotion.bound_at_ns(head)
+        if self._must_wait(wanted, bound_at_ns):
+            return Hold(bound_at_ns)
+        return self._choose(wanted, options, bound_at_ns)
+
+    def _choose(
+        self, wanted: _Wanted, options: Sequence[SlotOption], bound_at_ns: int | None
+    ) -> Placing:
+        """What becomes of who could be started now."""
+        head, now_ns = wanted.head, wanted.now_ns
+        lanes = [self._lane(option, wanted) for option in _distinct(options)[:_LOOKS_MAX]]
         if bound_at_ns is not None and now_ns >= bound_at_ns:
-            shared = [lane for lane in lanes if not lane.lies_beneath]
+            shared = [lane for lane in lanes if not lane.now.lies_beneath]
             if shared:
-                return self._overdue(bucket, model, shared, head, now_ns)
+                return self._overdue(wanted, shared)
             # Beneath high work a start costs nobody anything, so the usual rules and order do.
             if not self._outlook.is_first(head):
                 return Hold()
-        best: tuple[tuple[bool, float], Prospect, int] | None = None
-        for lane in lanes[:_LOOKS_MAX]:
-            if lane.mates and not self._may_share(lane, head, work_ns, now_ns):
-                continue
-            rows = self._rows(lane, bucket, model, head, now_ns)
-            prospect = self._prospect(lane, bucket, model, rows, now_ns)
-            rest_ns = self._rest_ns(bucket, head, rows, work_ns)
-            if not self._is_good(prospect, lane, head, work_ns, rest_ns, fleet, now_ns):
-                continue
-            rank = (bool(lane.mates), prospect.own_ns)
-            if best is None or rank < best[0]:
-                best = (rank, prospect, rows)
+        best = self._best(wanted, lanes)
         if best is not None:
-            return Start(best[1].option, best[2])
-        if head.slot_class is SlotClass.HIGH and not self._can_wait(
-            head, model, fleet, work_ns, now_ns
-        ):
+            return best
+        if head.slot_class is SlotClass.HIGH and not self._can_wait(wanted):
             return self._without(head, options, now_ns)
         return Hold(bound_at_ns)
 
-    def _is_lost(
-        self, bucket: BucketView, head: Request, fleet: FleetView, work_ns: float, now_ns: int
-    ) -> bool:
+    def _must_wait(self, wanted: _Wanted, bound_at_ns: int | None) -> bool:
+        """The quick no: every lane has others in the way, and none is worth sharing.
+
+        With many models waiting this is the answer to all but a few.
+        """
+        now_ns, head = wanted.now_ns, wanted.head
+        if bound_at_ns is not None and now_ns >= bound_at_ns:
+            return False
+        widest_ns = self._lanes.widest_ns(wanted.fleet, head.slot_class, now_ns)
+        if widest_ns is None or now_ns + widest_ns + wanted.work_ns > head.deadline_at_ns:
+            return False
+        return head.slot_class is SlotClass.LOW or wanted.work_ns >= _SHORT_RATIO * widest_ns
+
+    def _best(self, wanted: _Wanted, lanes: Sequence[_Lane]) -> Start | None:
+        """The lane without others where it ends first, else one that is worth sharing."""
+        best: Start | None = None
+        best_rank = (True, 0.0)
+        for lane in lanes:
+            if lane.now.mates and not self._may_share(lane, wanted):
+                continue
+            rows = self._rows(lane, wanted)
+            prospect = self._prospect(lane, wanted, rows)
+            if not self._is_good(prospect, lane, wanted, rows):
+                continue
+            rank = (bool(lane.now.mates), prospect.own_ns)
+            if best is None or rank < best_rank:
+                best, best_rank = Start(lane.option, rows), rank
+        return best
+
+    def _is_lost(self, wanted: _Wanted) -> bool:
         """Whether it is given up for others' sake; low work only where someone is behind it."""
+        head, fleet, now_ns = wanted.head, wanted.fleet, wanted.now_ns
         if not self._knobs.drops:
             return False
         if head.request_id not in self._outlook.lost(head.slot_class, fleet, now_ns):
             return False
-        if head.slot_class is SlotClass.HIGH or bucket.count > 1:
+        if head.slot_class is SlotClass.HIGH or wanted.bucket.count > 1:
             return True
         speed = self._outlook.low_speed(fleet, now_ns)
-        return now_ns + work_ns / speed > head.deadline_at_ns
+        return now_ns + wanted.work_ns / speed > head.deadline_at_ns
 
     def _late(self, head: Request, options: Sequence[SlotOption], now_ns: int) -> Placing:
         """What cannot be in time even alone is given up, or served late if that is wanted."""
@@ -178,157 +202,103 @@ class Foresighted:
             return GiveUp()
         return _start_anywhere(options)
 
-    def _lane(self, option: SlotOption, head: Request, fleet: FleetView, now_ns: int) -> _Lane:
-        device = fleet.device(option.device)
-        is_low = head.slot_class is SlotClass.LOW
-        lies_beneath = is_low and device.low_weight_ratio < _PREEMPTED_RATIO
-        mates = [
-            batch
-            for batch in device.running()
-            if batch.lane == option.lane and _matters(batch, is_low, lies_beneath)
-        ]
-        free_ns = self._prospects.free_ns(device, mates, now_ns) if mates else 0.0
-        return _Lane(option, device, mates, free_ns)
+    def _lane(self, option: SlotOption, wanted: _Wanted) -> _Lane:
+        device = wanted.fleet.device(option.device)
+        slot_class = wanted.head.slot_class
+        return _Lane(option, self._lanes.lane(device, option.lane, slot_class, wanted.now_ns))
 
-    def _may_share(self, lane: _Lane, head: Request, work_ns: float, now_ns: int) -> bool:
-        """Whether it is worth a forecast: low work never shares where it can wait."""
-        if head.slot_class is SlotClass.HIGH:
-            return True
-        if lane.has_low:
+    def _may_share(self, lane: _Lane, wanted: _Wanted) -> bool:
+        """Whether it is worth a forecast: who can wait must be short beside whom it would join."""
+        if lane.now.has_low:
             return False  # one low batch a lane: else an urgent one might find no slot there
-        return now_ns + lane.free_ns + work_ns > head.deadline_at_ns
+        head, free_ns = wanted.head, lane.now.free_ns
+        is_short = head.slot_class is SlotClass.HIGH and wanted.work_ns < _SHORT_RATIO * free_ns
+        return is_short or wanted.now_ns + free_ns + wanted.work_ns > head.deadline_at_ns
 
-    def _rows(
-        self, lane: _Lane, bucket: BucketView, model: ModelParams, head: Request, now_ns: int
-    ) -> int:
-        is_low = head.slot_class is SlotClass.LOW
-        if is_low and lane.device.low_weight_ratio >= _PREEMPTED_RATIO:
-            return self._sizes.segment_rows(bucket, model, head, now_ns)
-        return self._sizes.rows(bucket, model, head, now_ns)
+    def _rows(self, lane: _Lane, wanted: _Wanted) -> int:
+        is_low = wanted.head.slot_class is SlotClass.LOW
+        sizes = self._sizes
+        rows_of = sizes.segment_rows if is_low and not lane.now.lies_beneath else sizes.rows
+        return rows_of(wanted.bucket, wanted.model, wanted.head, wanted.now_ns)
 
-    def _prospect(
-        self, lane: _Lane, bucket: BucketView, model: ModelParams, rows: int, now_ns: int
-    ) -> Prospect:
-        run: Run = candidate(bucket, model, lane.option, rows)
-        return self._prospects.of(run, lane.option, lane.device, lane.mates, now_ns)
+    def _prospect(self, lane: _Lane, wanted: _Wanted, rows: int) -> Prospect:
+        run: Run = candidate(wanted.bucket, wanted.model, lane.option, rows)
+        return self._prospects.of(run, lane.option, lane.now.device, lane.now.mates, wanted.now_ns)
 
-    def _rest_ns(self, bucket: BucketView, head: Request, rows: int, work_ns: float) -> float:
-        """Work of the head that would be left after such a batch."""
-        rows_left = bucket.head_rows_left
-        return work_ns * (rows_left - rows) / rows_left if rows < rows_left else 0.0
-
-    def _is_good(
-        self,
-        prospect: Prospect,
-        lane: _Lane,
-        head: Request,
-        work_ns: float,
-        rest_ns: float,
-        fleet: FleetView,
-        now_ns: int,
-    ) -> bool:
+    def _is_good(self, prospect: Prospect, lane: _Lane, wanted: _Wanted, rows: int) -> bool:
         """In time, harmless, and worth what it costs those on its lane."""
         if not prospect.is_harmless:
             return False
+        head, work_ns, now_ns = wanted.head, wanted.work_ns, wanted.now_ns
+        rows_left = wanted.bucket.head_rows_left
+        rest_ns = work_ns * (rows_left - rows) / rows_left if rows < rows_left else 0.0
         if now_ns + prospect.own_ns + rest_ns > head.deadline_at_ns:
             return False
-        if lane.mates:
-            waited_ns = lane.free_ns + work_ns
-            if now_ns + waited_ns <= head.deadline_at_ns:
-                gain_ns = _GAIN_RATIO * (waited_ns - prospect.own_ns)
-                if prospect.delays_ns > gain_ns + _FREE_RIDE_RATIO * lane.free_ns:
-                    return False
-        return head.slot_class is SlotClass.HIGH or self._is_affordable(
-            prospect, lane, fleet, now_ns
-        )
+        free_ns = lane.now.free_ns
+        if lane.now.mates and now_ns + free_ns + work_ns <= head.deadline_at_ns:
+            gain_ns = _GAIN_RATIO * (free_ns + work_ns - prospect.own_ns)
+            if prospect.delays_ns > gain_ns + _FREE_RIDE_RATIO * free_ns:
+                return False
+        return head.slot_class is SlotClass.HIGH or self._is_affordable(prospect, lane, wanted)
 
-    def _is_affordable(
-        self, prospect: Prospect, lane: _Lane, fleet: FleetView, now_ns: int
-    ) -> bool:
+    def _is_affordable(self, prospect: Prospect, lane: _Lane, wanted: _Wanted) -> bool:
         """Whether fewer high requests would be made late than the start is worth."""
         reserve_ratio = self._knobs.reserve_ratio * self._guard.times
-        device = lane.device
-        if reserve_ratio <= 0.0 or device.low_weight_ratio < _PREEMPTED_RATIO:
+        if reserve_ratio <= 0.0 or lane.now.lies_beneath:
             return True
-        busy_ratio = self._busy_ratio(lane, fleet, now_ns)
+        now_ns = wanted.now_ns
         lost = 0.0
         for stream in self._outlook.waiting.streams(SlotClass.HIGH):
             spare_ns = max(0.0, stream.budget_ns - stream.work_ns)
             if stream.work_ns > spare_ns:
                 lost += stream.rate(now_ns) * max(0.0, prospect.own_ns - spare_ns)
-        return lost * busy_ratio * reserve_ratio <= 1.0
+        return lost * self._busy_ratio(lane, wanted) * reserve_ratio <= 1.0
 
-    def _busy_ratio(self, lane: _Lane, fleet: FleetView, now_ns: int) -> float:
+    def _busy_ratio(self, lane: _Lane, wanted: _Wanted) -> float:
         """Chance that a high request finds no lane but those that low work is on."""
-        load = self._outlook.high_load(fleet, now_ns)
+        load = self._outlook.high_load(wanted.fleet, wanted.now_ns)
         ratio = 1.0
-        for device in fleet.all_devices():
-            held = {b.lane: b.slot_class for b in device.running()}
-            for other in set(device.slot_lanes):
-                if device is lane.device and other == lane.option.lane:
-                    continue
-                slot_class = held.get(other)
-                if slot_class is None:
+        for device in wanted.fleet.all_devices():
+            held = {batch.lane for batch in device.running()}
+            for other in set(device.slot_lanes) - held:
+                if device is not lane.now.device or other != lane.option.lane:
                     ratio *= load
         return ratio
 
-    def _overdue(
-        self,
-        bucket: BucketView,
-        model: ModelParams,
-        lanes: Sequence[_Lane],
-        head: Request,
-        now_ns: int,
-    ) -> Placing:
+    def _overdue(self, wanted: _Wanted, lanes: Sequence[_Lane]) -> Placing:
         """It has waited for as long as it may: start it where that costs least, or say no."""
+        now_ns = wanted.now_ns
         refill_ns = (now_ns - self._promoted_at_ns) * self._knobs.starvation_share_ratio
         self._promoted_ns = min(_PROMOTED_BURST_NS, self._promoted_ns + refill_ns)
         self._promoted_at_ns = now_ns
-        open_lanes = [lane for lane in lanes[:_LOOKS_MAX] if not lane.has_low]
+        open_lanes = [lane for lane in lanes if not lane.now.has_low]
         if not open_lanes:
             return Hold()
-        prospects = []
+        choices = []
         for lane in open_lanes:
-            rows = self._rows(lane, bucket, model, head, now_ns)
-            prospect = self._prospect(lane, bucket, model, rows, now_ns)
-            prospects.append((not prospect.is_harmless, prospect.delays_ns, prospect, rows))
-        does_harm, _, prospect, rows = min(prospects, key=lambda each: each[:2])
-        if does_harm and self._promoted_ns <= 0.0:
-            return self._without(head, [lane.option for lane in lanes], now_ns)
-        if does_harm:
+            rows = self._rows(lane, wanted)
+            choices.append((self._prospect(lane, wanted, rows), rows))
+        prospect, rows = min(choices, key=lambda each: (not each[0].is_harmless, each[0].delays_ns))
+        if not prospect.is_harmless:
+            if self._promoted_ns <= 0.0:
+                return self._without(wanted.head, [lane.option for lane in lanes], now_ns)
             self._promoted_ns -= prospect.own_ns
         return Start(prospect.option, rows)
 
-    def _can_wait(
-        self, head: Request, model: ModelParams, fleet: FleetView, work_ns: float, now_ns: int
-    ) -> bool:
+    def _can_wait(self, wanted: _Wanted) -> bool:
         """Whether some lane will be free of high work early enough."""
-        for name in model.devices:
-            device = fleet.device(name)
-            by_lane: dict[int, float] = dict.fromkeys(device.slot_lanes, 0.0)
-            for batch in device.running():
-                if batch.slot_class is SlotClass.HIGH or not has_shared_lanes(device):
-                    left_ns = self._prospects.left_ns(device, batch, now_ns)
-                    by_lane[batch.lane] = max(by_lane[batch.lane], left_ns)
-            if now_ns + min(by_lane.values()) + work_ns <= head.deadline_at_ns:
-                return True
-        return False
+        spare_ns = wanted.head.deadline_at_ns - wanted.now_ns - wanted.work_ns
+        fleet, now_ns = wanted.fleet, wanted.now_ns
+        return any(
+            self._lanes.free_ns(fleet.device(name), now_ns) <= spare_ns
+            for name in wanted.model.devices
+        )
 
 
 def _start_anywhere(options: Sequence[SlotOption]) -> Start:
     best = emptiest(options)
     assert best is not None, "the kernel asks only where there is a free slot"
     return Start(best)
-
-
-def _matters(batch: BatchView, is_low: bool, lies_beneath: bool) -> bool:
-    """Whether a batch of its lane is in a newcomer's way.
-
-    The less important are not, nor are high ones beneath which low work lies.
-    """
-    if not is_low:
-        return batch.slot_class is SlotClass.HIGH
-    return batch.slot_class is SlotClass.LOW or not lies_beneath
 
 
 def _distinct(options: Sequence[SlotOption]) -> list[SlotOption]:

@@ -88,7 +88,8 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     guard = Guard(settings.high_missed_ratio)
     promotion = Promotion(settings.starvation_ratio)
     hopeless = Hopeless()
-    outlook = Outlook(predictor, waiting, settings.discount_ratio)
+    prospects = Prospects(predictor, settings.caution_ratio)
+    outlook = Outlook(waiting, prospects, settings.discount_ratio)
     knobs = Knobs(
         reserve_ratio=settings.reserve_ratio,
         starvation_share_ratio=settings.starvation_share_ratio,
@@ -96,7 +97,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     )
     placement = Foresighted(
         outlook,
-        Prospects(predictor, settings.caution_ratio),
+        prospects,
         Sizes(predictor, waiting, settings.segment_ns),
         hopeless,
         promotion,

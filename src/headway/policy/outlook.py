@@ -6,8 +6,9 @@ Knows all that waits, what runs, and how much high work has been arriving. Refus
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from headway.core import DeviceView, FleetView, Predictor, Request, RequestId, SlotClass
+from headway.core import DeviceView, FleetView, Request, RequestId, SlotClass
 from headway.policy.hopefuls import Wish, hopeless_among
+from headway.policy.prospects import Prospects
 from headway.policy.running import has_shared_lanes
 from headway.policy.waiting_list import WaitingList
 
@@ -31,21 +32,21 @@ class Outlook:
     """Schedules of what waits, made once as long as nothing changes.
 
     Args:
-        predictor: says what things take.
         waiting: all that waits.
+        prospects: of what runs.
         discount_ratio: part of the expected high load that is taken off the capacity for low work.
     """
 
-    def __init__(self, predictor: Predictor, waiting: WaitingList, discount_ratio: float) -> None:
+    def __init__(self, waiting: WaitingList, prospects: Prospects, discount_ratio: float) -> None:
         self.waiting = waiting
-        self._predictor = predictor
+        self._prospects = prospects
         self._discount_ratio = discount_ratio
-        self._known: dict[SlotClass, tuple[tuple[int, int], Collection[RequestId]]] = {}
+        self._known: dict[SlotClass, tuple[tuple[int, ...], Collection[RequestId]]] = {}
         self._capacity: dict[SlotClass, _Capacity] = {}
 
     def work_ns(self, request: Request, rows: int) -> float:
         """Of so many rows, with a lane to itself; 0 while nothing is known."""
-        return float(self._predictor.solo_ns(request.model, rows))
+        return self.waiting.alone_ns(request.model, rows)
 
     def high_load(self, fleet: FleetView, now_ns: int) -> float:
         """Part of the lanes that high work is expected to take, 0 to 1."""
@@ -58,7 +59,7 @@ class Outlook:
 
     def lost(self, slot_class: SlotClass, fleet: FleetView, now_ns: int) -> Collection[RequestId]:
         """Who waits and is given up for others' sake."""
-        key = (now_ns, self.waiting.changes)
+        key = (now_ns, self.waiting.changes, fleet.free_slots)
         known = self._known.get(slot_class)
         if known is not None and known[0] == key:
             return known[1]
@@ -111,19 +112,17 @@ class Outlook:
         return _Capacity(left_ns / lanes, lanes * speed)
 
     def _left_ns(self, device: DeviceView, slot_class: SlotClass, now_ns: int) -> float:
-        """Work left of what runs and goes before a class, by what it takes alone.
+        """Time left of what runs and goes before a class.
 
-        Low work that runs beside high work is not in its way where it hardly gets a share, and
-        takes half of a lane where it gets one; what it has left is then a guess that errs on the
-        side of letting requests in.
+        Low work does not go before high work: it starts beside it.
         """
-        left_ns = 0.0
-        for batch in device.running():
-            if batch.slot_class is SlotClass.LOW and slot_class is SlotClass.HIGH:
-                continue
-            whole_ns = self._predictor.solo_ns(batch.model, batch.rows)
-            left_ns += max(0.0, whole_ns - (now_ns - batch.started_at_ns))
-        return left_ns
+        return sum(
+            [
+                self._prospects.left_ns(device, batch, now_ns)
+                for batch in device.running()
+                if batch.slot_class is SlotClass.HIGH or slot_class is SlotClass.LOW
+            ]
+        )
 
 
 def _lanes(device: DeviceView) -> int:

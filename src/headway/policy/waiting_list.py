@@ -104,9 +104,20 @@ class WaitingList:
         """Work of a class that arrives per elapsed time: 1 would keep a lane busy."""
         return sum([each.rate(now_ns) * each.work_ns for each in self.streams(slot_class)])
 
+    def left_ns(self, request: Request) -> float:
+        """What is left of a request that waits, with a lane to itself; 0 while nothing is known."""
+        kept = self._kept.get(request.request_id)
+        if kept is None or kept.work_ns <= 0.0:
+            return self.work_ns(request)
+        return kept.wish.work_ns
+
     def work_ns(self, request: Request) -> float:
         """What a request takes with a lane to itself; 0 while nothing is known."""
-        return float(self._predictor.solo_ns(request.model, request.rows))
+        return self.alone_ns(request.model, request.rows)
+
+    def alone_ns(self, model: ModelName, rows: int) -> float:
+        """What so many rows take with a lane to themselves; 0 while nothing is known."""
+        return float(self._predictor.solo_ns(model, rows))
 
     def admitted(self, request: Request, now_ns: int) -> None:
         """One more waits."""

@@ -109,7 +109,7 @@ def _rejected(outcome: Reject, model: ModelName, limit: str) -> HeadwayError:
 def _expired(outcome: Expire, limit: str) -> HeadwayError:
     match outcome.reason:
         case ExpireReason.HOPELESS:
-            message = "given up before it was started: it could no longer have been in time"
+            message = "given up: it could no longer have been in time"
         case ExpireReason.PREDICTED_LATE:
             message = "given up: it was predicted to be late, or to make more important requests so"
         case ExpireReason.DEADLINE_PAST:

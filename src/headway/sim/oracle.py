@@ -8,9 +8,11 @@ compete. What a plan would start although it ends late is given up where nobody 
 
 It is a real schedule and no bound: it looks one horizon ahead, through plans of one kind, so that
 a better schedule may exist. Another policy may do better on one class by letting the other pay.
+It cares for deadlines alone: what a tier would rather serve late than never is given up as well.
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from headway.core import (
@@ -54,6 +56,8 @@ _HORIZON_BUDGETS: Final = 2.0
 """It looks ahead for so many times the shortest budget of a high request, or longer:"""
 _HORIZON_SERVICES: Final = 1.5
 """for so many times what the longest batch takes alone."""
+_HELD_STEPS: Final = (1, 3)
+"""Plans that hold low work back for so many events compete too."""
 
 
 class Oracle:
@@ -169,7 +173,12 @@ class Oracle:
         if option is None:
             return Hold()
         if self._run is not None and head.request_id in self._run.missed:
-            run = self._roll(self._situation(fleet, now_ns), self._plan, head.request_id)
+            run = self._roll(
+                self._situation(fleet, now_ns),
+                self._plan,
+                without=head.request_id,
+                cost_max=self._run.cost,
+            )
             if run.cost <= self._run.cost:
                 return GiveUp()
         return Start(option, self._rows(bucket, model, head, now_ns))
@@ -205,37 +214,48 @@ class Oracle:
         situation = self._situation(fleet, now_ns)
         best: tuple[float, int, Plan] | None = None
         for plan in self._candidates():
-            run = self._roll(situation, plan)
-            rank = (run.cost, -sum(plan), plan)
+            run = self._roll(situation, plan, cost_max=inf if best is None else best[0])
+            rank = (run.cost, plan.held_steps - plan.high_max - plan.low_max, plan)
             if best is None or rank < best:
                 best, self._run = rank, run
+            if best[:2] == (0.0, -2 * self._slots_max):
+                break  # nobody is let down and nothing held back
         assert best is not None, "the plan in use is among the candidates"
         self._plan = best[2]
 
     def _candidates(self) -> list[Plan]:
-        """The plan in use, its neighbours, and those that suit a mix that has changed."""
-        high, low, most = *self._plan, self._slots_max
+        """The plan in use, its neighbours, those that hold low work back, and two for any mix."""
+        high, low, _ = self._plan
+        most, lanes = self._slots_max, self._lanes_max
         wanted = [
-            self._plan,
+            Plan(most, most),
+            Plan(high, low),
+            *(Plan(high, low, steps) for steps in _HELD_STEPS),
+            Plan(high, 0),
             Plan(high, low - 1),
             Plan(high, low + 1),
             Plan(high - 1, low),
             Plan(high + 1, low),
-            Plan(most, most),
-            Plan(self._lanes_max, self._lanes_max),
+            Plan(lanes, lanes),
         ]
         allowed = [p for p in wanted if 1 <= p.high_max <= most and 0 <= p.low_max <= most]
         return list(dict.fromkeys(allowed))
 
-    def _roll(self, situation: Situation, plan: Plan, without: RequestId | None = None) -> PlanRun:
+    def _roll(
+        self,
+        situation: Situation,
+        plan: Plan,
+        *,
+        without: RequestId | None = None,
+        cost_max: float = inf,
+    ) -> PlanRun:
         future = self._executor.future()
         for batch in situation.running:
             if batch.batch_id not in self._members:
                 future.start(dispatch_of(batch), situation.now_ns)
         horizon_at_ns = situation.now_ns + self._horizon_ns
-        return Rollout(self._facilities, situation, future, horizon_at_ns).play(
-            plan, without=without
-        )
+        rollout = Rollout(self._facilities, situation, future, horizon_at_ns)
+        return rollout.play(plan, without=without, cost_max=cost_max)
 
     def _situation(self, fleet: FleetView, now_ns: int) -> Situation:
         started = list(self._started)
@@ -263,7 +283,7 @@ class Oracle:
         self, head: Request, options: Sequence[SlotOption], fleet: FleetView
     ) -> SlotOption | None:
         """Where the plan has room: the device that runs least, the lane with least of its class."""
-        limit = self._plan.limit(head.slot_class)
+        limit = self._plan.limit(head.slot_class, steps=0)
         best: tuple[tuple[int, int, int], SlotOption] | None = None
         for option in options:
             running = fleet.device(option.device).running()

@@ -8,6 +8,7 @@ lets down.
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from headway.core import (
@@ -85,10 +86,14 @@ class Plan(NamedTuple):
 
     high_max: int
     low_max: int
+    held_steps: int = 0
+    """Arrivals and ends to come before any low batch starts."""
 
-    def limit(self, slot_class: SlotClass) -> int:
-        """Of one class."""
-        return self.high_max if slot_class is SlotClass.HIGH else self.low_max
+    def limit(self, slot_class: SlotClass, steps: int) -> int:
+        """Of one class after so many arrivals and ends."""
+        if slot_class is SlotClass.HIGH:
+            return self.high_max
+        return self.low_max if steps >= self.held_steps else 0
 
 
 class PlanRun(NamedTuple):
@@ -157,11 +162,20 @@ class Rollout:
             self._places[batch.device].take(batch.slot, batch.slot_class)
         self._waiting = sorted(((_key(r), r) for r in situation.waiting), key=lambda pair: pair[0])
         self._batch_seq = -1
+        self._steps = 0
         self._missed: set[RequestId] = set()
         self._cost = 0.0
 
-    def play(self, plan: Plan, *, without: RequestId | None = None) -> PlanRun:
-        """Play it, once, with one request given up at the start if that is asked."""
+    def play(
+        self, plan: Plan, *, without: RequestId | None = None, cost_max: float = inf
+    ) -> PlanRun:
+        """Play it, once.
+
+        Args:
+            plan: which.
+            without: a request that is given up at the start.
+            cost_max: no need to go on once it has cost more than this.
+        """
         for _, request in self._waiting:
             if request.request_id == without:
                 self._miss(request)
@@ -176,6 +190,7 @@ class Rollout:
 
     def _step(self, plan: Plan) -> None:
         """On to the next arrival or end, or the horizon."""
+        self._steps += 1
         comes_ns = self._comes_ns()
         end = self._future.next_end(min(comes_ns, self._horizon_at_ns))
         if end is not None:
@@ -232,7 +247,7 @@ class Rollout:
 
     def _place_for(self, request: Request, plan: Plan) -> _Place | None:
         """The device that runs least, of those where the plan has room for this class."""
-        limit = plan.limit(request.slot_class)
+        limit = plan.limit(request.slot_class, self._steps)
         best: _Place | None = None
         for device in self._facilities.models[request.model].devices:
             place = self._places[device]

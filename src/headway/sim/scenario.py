@@ -49,6 +49,8 @@ class SimulatedTier(NamedTuple):
     priority: int
     budget_ns: int
     slot_class: SlotClass
+    late_ns: int = 0
+    """How long after its deadline it may still be answered."""
 
 
 class SimulatedModel(NamedTuple):
@@ -125,7 +127,7 @@ class Scenario:
         models = self.emulated.models if self.emulated is not None else ()
         row_bytes = {model.name: model.in_bytes for model in models}
         for number, arrival in enumerate(self.workload.arrivals(), start=1):
-            priority, budget_ns, slot_class = tiers[arrival.tier]
+            priority, budget_ns, slot_class, late_ns = tiers[arrival.tier]
             if arrival.budget_ns is not None and arrival.budget_ns < budget_ns:
                 budget_ns = arrival.budget_ns
             yield Request(
@@ -140,6 +142,7 @@ class Scenario:
                 slot_class=slot_class,
                 arrived_at_ns=arrival.at_ns,
                 budget_ns=budget_ns,
+                late_ns=late_ns,
             )
 
     def budgets(self) -> dict[TierName, BudgetRange]:

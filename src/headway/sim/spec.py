@@ -51,6 +51,7 @@ from headway.sim.words import (
     LanesSpec,
     LimitsSpec,
     ModelSpec,
+    Oversize,
     ScenarioSpec,
     SharingKind,
     SoloSpec,
@@ -89,7 +90,9 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
     tiers = {}
     for name, plain in spec.tiers.items():
         tier = _convert(plain, TierSpec, f"tiers.{name}")
-        tiers[TierName(name)] = SimulatedTier(tier.priority, tier.budget.ns, tier.slot_class)
+        tiers[TierName(name)] = SimulatedTier(
+            tier.priority, tier.budget.ns, tier.slot_class, tier.late_ns
+        )
     models = tuple(
         _model(model, device_names, f"models[{index}]", machine)
         for index, model in enumerate(spec.models)
@@ -213,6 +216,8 @@ def _model(
         devices=tuple(wanted or device_names[:1]),
         batch_rows_max=spec.batch.rows_max,
         linger_ns=spec.batch.linger.ns,
+        can_split=spec.batch.oversize is Oversize.SPLIT,
+        segments_max=spec.batch.segments_max,
         queue_requests_max=spec.queue.requests_max,
         batch_ns_max=spec.batch_max.ns,
     )

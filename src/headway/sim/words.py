@@ -16,6 +16,7 @@ __all__ = [
     "LanesSpec",
     "LimitsSpec",
     "ModelSpec",
+    "Oversize",
     "ScenarioSpec",
     "SharingKind",
     "SoloSpec",
@@ -63,12 +64,33 @@ class DeviceSpec(_Spec, frozen=True):
     lanes: _Count | None = None
 
 
+class Late(StrEnum):
+    """What becomes of a request whose deadline has passed."""
+
+    DROP = "drop"
+    SERVE = "serve"
+
+
 class TierSpec(_Spec, frozen=True):
-    """A class of service."""
+    """A class of service; with `late: serve` an answer may come so long after its deadline."""
 
     budget: Span
     priority: _Whole = 1
     slot_class: SlotClass = SlotClass.HIGH
+    late: Late = Late.DROP
+    late_max: Span = Span.of(30 * NS_PER_S)
+
+    @property
+    def late_ns(self) -> int:
+        """How long after its deadline a request may still be answered."""
+        return self.late_max.ns if self.late is Late.SERVE else 0
+
+
+class Oversize(StrEnum):
+    """What becomes of a request with more rows than a batch may have."""
+
+    REFUSE = "refuse"
+    SPLIT = "split"
 
 
 class TenantSpec(_Spec, frozen=True):
@@ -83,6 +105,8 @@ class _BatchSpec(_Spec, frozen=True):
 
     rows_max: _Count = 8
     linger: Span = Span(0)
+    oversize: Oversize = Oversize.REFUSE
+    segments_max: _Count = 8
 
 
 class _QueueSpec(_Spec, frozen=True):

@@ -168,3 +168,54 @@ def test_emulated_example_runs_and_is_labelled(
     told = json.loads(capsys.readouterr().out)
     assert told["emulated"] == "a100-pcie4"
     assert told["policies"]["priority"]["total"]["completed"] > 100
+
+
+def test_seeds_and_loads_are_played_for_every_policy(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row a policy and load, with intervals; the last policy's differences; and a plot."""
+    line = ["sim", scenario, "--policy", "fifo", "--policy", "priority", "--seeds", "3"]
+    line += ["--load", "0.5,1.5", "--processes", "1"]
+    assert main([*line, "--format", "json", "--plots", str(tmp_path)]) == EXIT_OK
+    shown = capsys.readouterr()
+    data = json.loads(shown.out)
+    rows = {(row["load"], row["policy"]): row for row in data["rows"]}
+    assert set(rows) == {(load, policy) for load in (0.5, 1.5) for policy in ("fifo", "priority")}
+    for row in rows.values():
+        assert (row["seeds"], row["emulated"], row["mix"]) == (3, False, "scenario")
+        assert row["high_violations_from"] <= row["high_violations"] <= row["high_violations_to"]
+    assert rows[0.5, "fifo"]["high_violations"] < rows[1.5, "fifo"]["high_violations"]
+    assert rows[1.5, "priority"]["high_violations"] < rows[1.5, "fifo"]["high_violations"]
+    (first, second) = data["differences"]
+    assert (first["policy"], first["against"], first["pairs"]) == ("priority", "fifo", 3)
+    assert second["high_violations_difference"] < 0
+    assert (tmp_path / "scenario-frontier.png").stat().st_size > 1000
+    assert main(line) == EXIT_OK
+    assert "priority" in capsys.readouterr().out
+
+
+def test_oracle_is_a_policy_and_the_others_are_compared_with_it(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It lets down no more than whoever does not know the future; it cannot be replayed."""
+    line = ["sim", scenario, "--policy", "oracle", "--policy", "edf"]
+    assert main([*line, "--seeds", "2", "--processes", "1", "--format", "json"]) == EXIT_OK
+    oracle, edf = json.loads(capsys.readouterr().out)["rows"]
+    assert edf["oracle_high"] == oracle["high_violations"] <= edf["high_violations"]
+    assert main([*line, "--journal", str(tmp_path / "run.journal")]) == EXIT_FAILED
+    assert "does not know the future" in capsys.readouterr().err
+
+
+def test_journal_of_several_runs_is_refused(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is one a run, and here there are many."""
+    line = ["sim", scenario, "--seeds", "2", "--journal", str(tmp_path / "run.journal")]
+    assert main(line) == EXIT_USAGE
+    assert "a journal is of one run" in capsys.readouterr().err
+
+
+def test_loads_are_ratios_above_nothing(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistake is named."""
+    assert main(["sim", scenario, "--load", "0.5,0"]) == EXIT_USAGE
+    assert "--load" in capsys.readouterr().err

@@ -36,6 +36,16 @@ def test_json_reply_has_its_data_and_says_where_the_time_went():
     }
 
 
+def test_reply_says_if_it_is_late_or_was_computed_in_parts():
+    """Only then: an answer in time, of one batch, says neither."""
+    parameters = json.loads(
+        encode_infer(a_reply(A, late_ns=2_500_000, segments=3), ReplyForm())[0]
+    )["parameters"]
+    assert (parameters["late_ms"], parameters["segments"]) == (2.5, 3)
+    plain = json.loads(encode_infer(a_reply(A), ReplyForm())[0])["parameters"]
+    assert plain.keys().isdisjoint({"late_ms", "segments"})
+
+
 def test_no_id_no_echo():
     """Without an id in the request there is none in the reply; an empty one is echoed."""
     assert "id" not in json.loads(encode_infer(a_reply(A), ReplyForm()).body)

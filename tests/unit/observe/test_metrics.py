@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.engine_rig import BULK, CPU, ECHO, NORMAL, TIERS, URGENT, Rig, a_plan, chance
+from tests.engine_rig import BULK, CPU, ECHO, NORMAL, PATIENT, TIERS, URGENT, Rig, a_plan, chance
 
 from headway.core import (
     BatchFailed,
@@ -27,13 +27,14 @@ from headway.core import (
     TierName,
 )
 from headway.observe import Metrics
-from headway.policy import edf, fifo
+from headway.policy import edf, fifo, priority
 from headway.testing import MeanPredictor, ScriptedError, run_virtual
 from headway.units import NS_PER_MS
 
 MS = NS_PER_MS
 SEEDS = range(20)
 CANCELLED = ("cancelled", "")
+LATENCIES = ("1e-05", "0.0002", "0.005", "+Inf")
 ENDS = {
     ("completed", ""),
     CANCELLED,
@@ -184,6 +185,58 @@ def test_depth_age_and_slots_are_those_of_now():
         assert total(metrics, "headway_slots_busy") == 0
 
     play(scenario)
+
+
+def test_request_in_segments_waits_again_between_them():
+    """It is in the queue depth while its rest waits, and its age counts from its arrival."""
+
+    async def scenario(rig, metrics):
+        long = rig.infer(rows=5)
+        await asyncio.sleep(0)
+        normal = {"model": "echo", "tier": NORMAL}
+        assert value(metrics, "headway_queue_depth", **normal) == 0
+        await rig.until_ms(5)
+        rig.infer(tier=URGENT)
+        await rig.until_ms(15)
+        assert value(metrics, "headway_queue_depth", **normal) == 1
+        assert value(metrics, "headway_queue_oldest_age_seconds", **normal) == 0.015
+        await long
+        assert total(metrics, "headway_queue_depth") == 0
+        assert value(metrics, "headway_segments_total", model="echo") == 3
+        assert value(metrics, "headway_batches_total", model="echo") == 4
+        end = {"outcome": "completed", "reason": ""}
+        assert value(metrics, "headway_requests_total", **end, **normal) == 1
+
+    play(scenario, plans=[a_plan(batch_rows_max=2, can_split=True)], policy=priority)
+
+
+def test_late_answer_is_counted_and_is_a_violation():
+    """Completed, late, and a violation; one in time is neither of the last two."""
+
+    async def scenario(rig, metrics):
+        await rig.infer(tier=PATIENT)
+        await rig.infer(tier=PATIENT, budget_ns=5 * MS)
+        patient = {"model": "echo", "tier": PATIENT}
+        end = {"outcome": "completed", "reason": ""}
+        assert value(metrics, "headway_requests_total", **end, **patient) == 2
+        assert value(metrics, "headway_late_answers_total", **patient) == 1
+        assert value(metrics, "headway_deadline_violations_total", **patient) == 1
+        assert value(metrics, "headway_latency_seconds_count", **patient) == 2
+
+    play(scenario)
+
+
+def test_decisions_and_lags_are_histograms_without_labels():
+    """What the driver tells is counted at its length; buckets are fine enough for microseconds."""
+    metrics = idle_metrics()
+    for duration_ns in (9_000, 150_000, 3_000_000):
+        metrics.loop.decided(duration_ns)
+    metrics.loop.woke(40_000)
+    found = {le: value(metrics, "headway_decision_seconds_bucket", le=le) for le in LATENCIES}
+    assert found == {"1e-05": 1, "0.0002": 2, "0.005": 3, "+Inf": 3}
+    assert value(metrics, "headway_decision_seconds_sum") == pytest.approx(0.003159)
+    assert value(metrics, "headway_loop_lag_seconds_count") == 1
+    assert value(metrics, "headway_loop_lag_seconds_sum") == pytest.approx(4e-05)
 
 
 def test_oldest_is_by_arrival_not_by_admission():

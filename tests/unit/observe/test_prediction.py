@@ -85,7 +85,7 @@ def test_batch_counts_for_the_tier_of_its_first_request():
         counts = {
             tier: value(metrics, "s_total", model="echo", tier=tier, of="service") for tier in TIERS
         }
-        assert counts == {"normal": 1, "urgent": 1, "bulk": 0}
+        assert counts == {"normal": 1, "urgent": 1, "bulk": 0, "patient": 0}
 
     play(scenario, each_ns=8 * MS)
 

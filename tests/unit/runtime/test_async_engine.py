@@ -273,7 +273,7 @@ def test_unknown_tier_is_answered_with_the_known_ones():
     async def scenario(rig):
         with pytest.raises(InvalidRequestError, match="there is no tier `gold`") as refused:
             await rig.infer(tier=TierName("gold"))
-        assert refused.value.hint == "tiers: normal, urgent, bulk"
+        assert refused.value.hint == "tiers: normal, urgent, bulk, patient"
 
     play(scenario)
 
@@ -427,7 +427,7 @@ def test_request_that_cannot_make_it_is_not_started():
         await rig.infer()
         rig.infer()
         await asyncio.sleep(0)
-        with pytest.raises(DeadlineExceededError, match="given up before it was started"):
+        with pytest.raises(DeadlineExceededError, match="given up: it could no longer"):
             await rig.infer(budget_ns=15 * MS)
         assert [e.reason for e in commands(rig, Expire)] == [ExpireReason.HOPELESS]
         assert rig.clock.now_ns() == 20 * MS

@@ -5,8 +5,10 @@ from typing import get_args
 import pytest
 
 from headway.core import (
+    BatchId,
     Command,
     DrainStarted,
+    KeepSegment,
     Reject,
     RejectReason,
     ReplicaId,
@@ -17,7 +19,8 @@ from headway.core import (
     UnloadReplica,
 )
 from headway.errors import InternalError, InvariantError
-from headway.runtime import Driver
+from headway.runtime import Driver, Timings
+from headway.runtime.driver import UNTIMED
 
 
 class FakeClock:
@@ -99,7 +102,7 @@ WARMED = ReplicaWarmed(replica_id=ReplicaId(1))
 class Play:
     """A driver with everything about it fake."""
 
-    def __init__(self, *answers, observers=()):
+    def __init__(self, *answers, observers=(), timings=UNTIMED):
         self.kernel = FakeKernel(*answers)
         self.clock = FakeClock()
         self.effects = FakeEffects()
@@ -110,6 +113,7 @@ class Play:
             self.effects,
             observers=observers,
             observer_lost=self.lost.append,
+            timings=timings,
         )
 
 
@@ -247,3 +251,24 @@ def test_interruption_is_not_taken_for_a_bug(signal):
     with pytest.raises(signal):
         play.driver.post(DRAIN)
     assert not play.driver.has_crashed
+
+
+def test_driver_tells_how_long_each_decision_took_and_how_late_it_woke():
+    """One length a step, crashes included; a timer that fires on time is 0 late."""
+    decided, woke = [], []
+    timings = Timings(decided=decided.append, woke=woke.append)
+    play = Play([SetTimer(at_ns=50)], [], timings=timings)
+    play.driver.post(DRAIN)
+    assert (len(decided), woke) == (1, [])
+    play.clock.at_ns = 58
+    play.driver._fire()
+    assert (len(decided), woke) == (2, [8])
+    assert min(decided) >= 0
+
+
+def test_kept_segment_is_handed_on():
+    """What a part of a request gave is kept by whoever holds its outputs."""
+    kept = KeepSegment(request_id=RequestId(1), batch_id=BatchId(2))
+    play = Play([kept])
+    play.driver.post(DRAIN)
+    assert play.effects.done == [kept]

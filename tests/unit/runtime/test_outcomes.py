@@ -86,11 +86,22 @@ def test_expiry_names_stage_and_limit(stage):
     assert error.hint == "the limit was `timeout`"
 
 
-def test_hopeless_request_is_told_that_it_was_not_started():
-    """Giving up early is another thing than running out of time."""
-    outcome = Expire(request_id=ID, stage=Stage.WAITING, reason=ExpireReason.HOPELESS)
+GIVEN_UP = {
+    ExpireReason.HOPELESS: "given up: it could no longer have been in time",
+    ExpireReason.PREDICTED_LATE: (
+        "given up: it was predicted to be late, or to make more important requests so"
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", GIVEN_UP)
+def test_request_that_is_given_up_is_told_so(reason):
+    """Giving up early is another thing than running out of time, and has the same code."""
+    outcome = Expire(request_id=ID, stage=Stage.WAITING, reason=reason)
     error = error_of(outcome, ECHO, "tier")
-    assert error.message == ("given up before it was started: it could no longer have been in time")
+    assert isinstance(error, DeadlineExceededError)
+    assert error.message == GIVEN_UP[reason]
+    assert (error.limit, error.stage, error.hint) == ("tier", "waiting", "the limit was `tier`")
 
 
 def test_request_that_arrived_late_is_told_so():

@@ -80,7 +80,7 @@ def test_scenario_is_read_as_it_was_written():
         40 * NS_PER_MS,
         80 * NS_PER_MS,
     ]
-    assert scenario.tiers["bulk"] == (5, 2 * NS_PER_S, SlotClass.LOW)
+    assert scenario.tiers["bulk"] == (5, 2 * NS_PER_S, SlotClass.LOW, 0)
     assert scenario.weights == NICED_WEIGHTS
     assert scenario.faults == ((NS_PER_S, DeviceName("cpu:0")),)
     assert scenario.seed == 3
@@ -298,3 +298,38 @@ def test_missing_part_is_named():
     with pytest.raises(ConfigError, match="missing required field `devices`") as caught:
         scenario_from_dict({key: value for key, value in PLAIN.items() if key != "devices"})
     assert caught.value.path == ""
+
+
+def test_load_and_length_are_changed_alone():
+    """Twice the rate is about twice as many, for half as long as many; the rest is as it was."""
+    scenario = scenario_from_dict(PLAIN)
+    count = sum(1 for _ in scenario.requests())
+    assert sum(1 for _ in scenario.scaled(2.0).requests()) == pytest.approx(2 * count, rel=0.2)
+    short = scenario.lasting(2 * NS_PER_S)
+    whole = list(scenario.requests())
+    assert list(short.requests()) == [r for r in whole if r.arrived_at_ns < 2 * NS_PER_S]
+    assert short.models == scenario.models
+
+
+def test_tenants_have_shares():
+    """As the file says; a stream of a tenant that it does not name is a mistake."""
+    plain = changed(("workload", "streams", 0, "tenant"), "a")
+    plain["workload"]["streams"][1]["tenant"] = "b"
+    plain["tenants"] = {"a": {"share": 2}, "b": {}}
+    scenario = scenario_from_dict(plain)
+    assert scenario.shares == {"a": 2.0, "b": 1.0}
+    assert {request.tenant for request in scenario.requests()} == {"a", "b"}
+    del plain["tenants"]["b"]
+    with pytest.raises(ConfigError, match=r"workload.streams\[1\].tenant.*no tenant `b`"):
+        scenario_from_dict(plain)
+
+
+def test_late_and_oversize_are_those_of_a_server():
+    """A tier that serves late requests says for how long; a model that splits says into what."""
+    plain = changed(("tiers", "bulk", "late"), "serve")
+    plain["models"][1]["batch"] |= {"oversize": "split", "segments_max": 3}
+    scenario = scenario_from_dict(plain)
+    late_ns = {request.tier: request.late_ns for request in scenario.requests()}
+    assert late_ns == {"live": 0, "bulk": 30 * NS_PER_S}
+    speech, ocr = (model.params for model in scenario.models)
+    assert (speech.can_split, ocr.can_split, ocr.segments_max) == (False, True, 3)

@@ -2,9 +2,16 @@
 
 import pytest
 
-from headway.core import ReplicasLost, RequestCancelled
+from headway.core import (
+    Expire,
+    ExpireReason,
+    ReplicasLost,
+    RequestArrived,
+    RequestCancelled,
+    Stage,
+)
 from headway.sim import Tally, TierTally
-from headway.testing import a_kernel, a_model
+from headway.testing import a_kernel, a_model, a_request
 
 MS = 1_000_000
 
@@ -77,3 +84,24 @@ def test_empty_tier_has_no_ratio_and_no_latency():
     """Nothing asked is nothing missed."""
     tier = TierTally()
     assert (tier.violation_ratio, tier.latency_ns(0.5)) == (0.0, None)
+
+
+def test_given_up_are_among_the_expired():
+    """What was ended before a start, because it would have been late, is told apart."""
+    tally = Tally()
+    for number, reason in enumerate(ExpireReason, start=1):
+        request = a_request(number, tier="gold", budget="10ms")
+        expire = Expire(request_id=number, stage=Stage.WAITING, reason=reason)
+        tally(0, RequestArrived(request=request), [expire])
+    gold = tally.tiers["gold"]
+    assert (gold.expired, gold.given_up) == (len(ExpireReason), len(ExpireReason) - 1)
+
+
+def test_tallies_are_added_up():
+    """Counts and histograms together say what one tally of both would have."""
+    first = TierTally(arrived=3, completed=2, late=1, expired=1, histogram={500: 1, 600: 1})
+    second = TierTally(arrived=2, completed=1, rejected=1, histogram={600: 1})
+    both = TierTally.merged([first, second])
+    assert (both.arrived, both.completed, both.violations) == (5, 3, 3)
+    assert both.histogram == {500: 1, 600: 2}
+    assert first.histogram == {500: 1, 600: 1}
