@@ -42,6 +42,7 @@ __all__ = [
     "frontier",
     "matches_of",
     "play_measured",
+    "publish",
     "rows_of",
     "seeds_of",
 ]
@@ -202,6 +203,21 @@ def difference_rows(results: Sequence[Measured], policy: str) -> list[harness.Ro
         {"kind": "difference", **_plain(difference, fields)}
         for difference in compare_policies(runs, policy=policy)
     ]
+
+
+def publish(
+    name: str,
+    rows: Sequence[harness.Row],
+    columns: Sequence[str],
+    arguments: argparse.Namespace,
+    *,
+    notes: Sequence[str],
+    emulated: bool = False,
+) -> None:
+    """As `harness.publish`, but a run of some policies or seeds only is no results file."""
+    is_partial = arguments.policies is not None or arguments.seeds is not None
+    arguments.quick = arguments.quick or is_partial
+    harness.publish(name, rows, columns, arguments, notes=notes, emulated=emulated)
 
 
 def frontier(rows: Sequence[harness.Row], folder: str | None, name: str, title: str) -> None:

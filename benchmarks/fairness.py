@@ -18,7 +18,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-import harness
 from contests import (
     Entry,
     Figures,
@@ -26,11 +25,13 @@ from contests import (
     contestants,
     matches_of,
     play_measured,
+    publish,
     rows_of,
     seeds_of,
 )
 
 from headway.bench import Contender, Match
+from headway.core import BatchFinished, BatchId, Command, Dispatch, Event
 from headway.sim import Scenario, ShareMeter, scenario_from_dict
 from headway.units import NS_PER_S
 
@@ -92,6 +93,32 @@ def scenario(weights: Mapping[str, float], saturated_s: int, quiet_s: int) -> Sc
     )
 
 
+class Lanes:
+    """An observer: for how long of a stretch each lane had a batch; slots go round the lanes."""
+
+    def __init__(self, from_ns: int, until_ns: int) -> None:
+        self._from_ns, self._until_ns = from_ns, until_ns
+        self._running: list[set[BatchId]] = [set() for _ in range(LANES)]
+        self._since_ns = 0
+        self._busy_ns = 0
+
+    def __call__(self, now_ns: int, event: Event, commands: list[Command]) -> None:
+        """Take one kernel step."""
+        passed_ns = min(now_ns, self._until_ns) - max(self._since_ns, self._from_ns)
+        self._busy_ns += max(0, passed_ns) * sum(map(bool, self._running))
+        self._since_ns = now_ns
+        if isinstance(event, BatchFinished):
+            for lane in self._running:
+                lane.discard(event.batch_id)
+        for command in commands:
+            if isinstance(command, Dispatch):
+                self._running[command.slot % LANES].add(command.batch_id)
+
+    def ratio(self) -> float:
+        """Of the lanes' time in the stretch."""
+        return self._busy_ns / ((self._until_ns - self._from_ns) * LANES)
+
+
 class Stretches:
     """Measures one match: shares while all send, and what is left unused when one is quiet."""
 
@@ -99,34 +126,30 @@ class Stretches:
         streams = match.scenario.workload.streams
         stops = [stream.stop_at_ns for stream in streams if stream.stop_at_ns is not None]
         self._quiet_from_ns = stops[0]
-        self._until_ns = match.scenario.workload.duration_ns
         self._weights = match.scenario.shares
         self.meter = ShareMeter()
+        # What the first tenant left waiting is served for a while yet.
+        from_ns = self._quiet_from_ns + 2 * NS_PER_S
+        self.lanes = Lanes(from_ns, match.scenario.workload.duration_ns)
 
     def figures(self) -> Figures:
         """What a row says of it."""
         shares = self.meter.figures(self._weights, WINDOW_NS, SETTLE_NS, self._quiet_from_ns)
-        # What the first tenant left waiting is served for a while yet.
-        from_ns = self._quiet_from_ns + 2 * NS_PER_S
-        given_ns = sum(
-            self.meter.given_between_ns(tenant, from_ns, self._until_ns) for tenant in self._weights
-        )
-        slots = 2 * LANES
         named = {f"share_{tenant}": share for tenant, share in shares.shares.items()}
         return {
             "windows": shares.windows,
             "deviation_max": shares.deviation_max_ratio,
             "jain_min": shares.jain_index_min,
             "jain_mean": shares.jain_index_mean,
-            "quiet_busy": given_ns / ((self._until_ns - from_ns) * slots),
+            "quiet_busy": self.lanes.ratio(),
             **named,
         }
 
 
-def measure(match: Match) -> tuple[Sequence[ShareMeter], Callable[[], Figures]]:
+def measure(match: Match) -> tuple[Sequence[ShareMeter | Lanes], Callable[[], Figures]]:
     """The observers of one match, and what they say at its end."""
     stretches = Stretches(match)
-    return [stretches.meter], stretches.figures
+    return [stretches.meter, stretches.lanes], stretches.figures
 
 
 def main() -> int:
@@ -141,7 +164,7 @@ def main() -> int:
     seeds = range(1, 2) if arguments.quick and not arguments.seeds else seeds_of(arguments)
     matches = matches_of(blanks, contestants(arguments, ENTRIES, QUICK), seeds)
     results = list(play_measured(matches, arguments.processes, measure))
-    harness.publish(NAME, rows_of(results), COLUMNS, arguments, notes=NOTES)
+    publish(NAME, rows_of(results), COLUMNS, arguments, notes=NOTES)
     return 0
 
 

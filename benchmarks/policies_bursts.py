@@ -21,7 +21,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import harness
 from contests import (
     Entry,
     contest_parser,
@@ -30,6 +29,7 @@ from contests import (
     frontier,
     matches_of,
     play_measured,
+    publish,
     rows_of,
     seeds_of,
 )
@@ -55,7 +55,8 @@ HIGH_PART = 0.4
 """Of the work."""
 COLUMNS = (
     *("mix", "policy", "high_violations", "low_violations", "high_goodput_rps", "low_goodput_rps"),
-    *("low_goodput_work", "utilisation", "devices_busy", "waste_ratio", "seeds"),
+    *("low_goodput_work", "utilisation", "devices_busy", "waste_ratio", "seeds", "against"),
+    *("high_violations_difference", "low_violations_difference"),
 )
 NOTES = (
     "Emulated: four cards of `a100-pcie4`, four slots each; sixteen models, each on every card.",
@@ -170,7 +171,7 @@ def main() -> int:
     rows = rows_of(results)
     frontier(rows, arguments.plots, NAME, "Sixteen models in bursts on four cards, emulated")
     document = [*rows, *difference_rows(results, "headway")]
-    harness.publish(NAME, document, COLUMNS, arguments, notes=NOTES, emulated=True)
+    publish(NAME, document, COLUMNS, arguments, notes=NOTES, emulated=True)
     return 0
 
 

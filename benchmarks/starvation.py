@@ -16,7 +16,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-import harness
 from contests import (
     Entry,
     Figures,
@@ -25,6 +24,7 @@ from contests import (
     difference_rows,
     matches_of,
     play_measured,
+    publish,
     rows_of,
     seeds_of,
 )
@@ -44,7 +44,8 @@ HIGH_LOAD, LOW_LOAD = 1.1, 0.1
 """Of what the lanes can do."""
 COLUMNS = (
     *("mix", "policy", "high_violations", "low_violations", "low_requests", "refused_at_once"),
-    *("beyond_bound", "wait_max", "over_bound_max_ms", "never_started", "seeds"),
+    *("beyond_bound", "wait_max", "over_bound_max_ms", "never_started", "seeds", "against"),
+    *("high_violations_difference", "low_violations_difference"),
 )
 NOTES = (
     "Simulated on two lanes of two slots, ten milliseconds of high work against forty of low.",
@@ -133,7 +134,7 @@ def main() -> int:
     matches = matches_of(blanks, contestants(arguments, ENTRIES, QUICK), seeds)
     results = list(play_measured(matches, arguments.processes, measure))
     rows = [*rows_of(results), *difference_rows(results, "headway")]
-    harness.publish(NAME, rows, COLUMNS, arguments, notes=NOTES)
+    publish(NAME, rows, COLUMNS, arguments, notes=NOTES)
     return 0
 
 

@@ -84,9 +84,9 @@ def test_demo_compares_two_policies(cache: Path, tmp_path: Path) -> None:
     assert [check["passed"] for check in result["checks"]] == [True, True]
     asked = {
         policy: {r["tier"]: r["requests"] for r in result["rows"] if r["policy"] == policy}
-        for policy in ("fifo", "priority")
+        for policy in ("fifo", "priority", "headway")
     }
-    assert asked["fifo"] == asked["priority"]
+    assert asked["fifo"] == asked["priority"] == asked["headway"]
     assert asked["fifo"].keys() == {"speech", "standard"}
     assert result["seed"] == 5
     assert plot.read_bytes().startswith(b"\x89PNG")

@@ -11,7 +11,7 @@ from tests.models import identity
 from headway.core import Datatype
 
 PROGRAM = Path(__file__).parent / "triton_calls.py"
-READY = {"tiny": "READY", "words": "READY", "stamped": "READY"}
+READY = {"tiny": "READY", "words": "READY", "parts": "READY", "stamped": "READY"}
 
 
 def calls_of_the_client(server):
@@ -32,6 +32,11 @@ def test_all_calls_of_the_client(tmp_path):
     models = (
         {"name": "tiny", "path": identity(tmp_path / "tiny.onnx", Datatype.FP32)},
         {"name": "words", "path": f"{MODELS}/words.py:Words"},
+        {
+            "name": "parts",
+            "path": f"{MODELS}/words.py:Words",
+            "batch": {"rows_max": 2, "oversize": "split"},
+        },
         {"name": "stamped", "path": f"{MODELS}/stamped.py:Stamped", "options": {"stamp": 1}},
     )
     config = a_config(*models, slots=2, server={"port": 0, "admin": {"can_override": True}})

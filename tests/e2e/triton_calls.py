@@ -2,7 +2,8 @@
 
 A program, started by `test_server_tritonclient.py`: the client stands on gevent, which is best kept
 out of a process with threads. Writes what it saw as JSON. The server has the models `tiny` (ONNX,
-FP32), `words` (Python, BYTES) and `stamped` (Python, whose version may be overridden).
+FP32), `words` (Python, BYTES), `parts` (the same, which runs more than two rows in segments) and
+`stamped` (Python, whose version may be overridden).
 """
 
 import json
@@ -18,6 +19,9 @@ with warnings.catch_warnings():
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 WORDS = np.array([["one", "zwölf"], ["", "three\n"]], dtype=np.object_)
+MANY = np.array([[f"row {row}", "é" * row] for row in range(5)], dtype=np.object_)
+
+CASES = (("tiny", X, "FP32"), ("words", WORDS, "BYTES"), ("parts", MANY, "BYTES"))
 
 
 def main(address: str) -> None:
@@ -44,7 +48,7 @@ def main(address: str) -> None:
 def infer(client: triton.InferenceServerClient) -> dict[str, bool]:
     """Each model with JSON and binary tensors both ways: whether the answer was right."""
     right = {}
-    for model, array, kind in (("tiny", X, "FP32"), ("words", WORDS, "BYTES")):
+    for model, array, kind in CASES:
         for is_binary_in in (False, True):
             for is_binary_out in (False, True, None):
                 tensor = triton.InferInput("x", list(array.shape), kind)

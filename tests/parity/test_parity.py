@@ -6,6 +6,7 @@ which services, lingers and budgets fall too: ties of everything with everything
 """
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
-from tests.engine_rig import BULK, CPU, NORMAL, TIERS, URGENT, Rig, a_call, a_plan, chance
+from tests.engine_rig import BULK, CPU, NORMAL, PATIENT, TIERS, URGENT, Rig, a_call, a_plan, chance
+from tests.moody import Impatient, Moody, moody
 
 from headway.core import (
     BatchFinished,
@@ -25,9 +27,12 @@ from headway.core import (
     Dispatch,
     Event,
     Expire,
+    Hold,
+    KeepSegment,
     Kernel,
     KernelParams,
     ModelLoadRequested,
+    Placing,
     Policy,
     Predictor,
     Record,
@@ -50,7 +55,7 @@ from headway.testing import ECHO_SIGNATURE, MeanPredictor, run_virtual
 from headway.units import NS_PER_MS
 
 SEEDS = range(20)
-POLICIES = {"fifo": fifo, "priority": priority, "edf": edf}
+POLICIES = {"fifo": fifo, "priority": priority, "edf": edf, "moody": moody}
 GPU = DeviceName("gpu")
 LOAD_NS = 5 * NS_PER_MS
 FIRST_AT_NS = 6 * LOAD_NS
@@ -98,6 +103,7 @@ class Scenario:
                 linger_ns=draw.choice((0, 2, 5)) * NS_PER_MS,
                 queue_requests_max=12,
                 batch_ns_max=30 * NS_PER_MS,
+                can_split=draw.choice((False, True)),
             ),
             a_plan(
                 "b",
@@ -105,6 +111,7 @@ class Scenario:
                 batch_rows_max=draw.choice((1, 3, 8)),
                 linger_ns=draw.choice((0, 3)) * NS_PER_MS,
                 batch_ns_max=50 * NS_PER_MS,
+                can_split=draw.choice((False, True)),
             ),
         ]
         self.calls = list(self._calls())
@@ -121,7 +128,7 @@ class Scenario:
                 value=number,
                 rows=draw.choice((1, 1, 1, 2, 4)),
                 width=draw.choice((1, 1, 1, 2)),
-                tier=draw.choice((None, NORMAL, URGENT, BULK)),
+                tier=draw.choice((None, NORMAL, URGENT, BULK, PATIENT)),
                 budget_ns=draw.choice(BUDGETS_NS),
                 arrived_at_ns=at_ns,
             )
@@ -167,6 +174,7 @@ class Scenario:
             slot_class=tier.slot_class,
             arrived_at_ns=call.arrived_at_ns,
             budget_ns=budget_ns,
+            late_ns=tier.late_ns,
         )
 
 
@@ -319,12 +327,59 @@ def test_scenarios_are_worth_comparing():
     assert min(ties, members) > 200
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_live_journal_replays(tmp_path, seed):
+def test_moods_are_worth_comparing():
+    """Over the seeds there are segments, rows run again, holds of both kinds, give-ups, promotions.
+
+    And answers that are late.
+    """
+    kinds: Counter[str] = Counter()
+    for seed in SEEDS:
+        scenario = Scenario(seed, counted(kinds), with_trouble=True)
+        requests = {i: scenario.request(call, i) for i, call in enumerate(scenario.calls, start=1)}
+        begun: set[int] = set()
+        for record in simulated(scenario):
+            for command in record.commands:
+                kinds[type(command).__name__] += 1
+                if isinstance(command, Expire):
+                    kinds[command.reason] += 1
+                elif isinstance(command, Complete):
+                    request = requests[command.request_id]
+                    kinds["late"] += record.now_ns > request.deadline_at_ns
+                elif isinstance(command, KeepSegment):
+                    begun.add(command.request_id)
+                elif isinstance(command, Dispatch) and command.first_row == 0:
+                    kinds["over again"] += command.request_ids[0] in begun
+    wanted = {"KeepSegment": 200, "predicted_late": 50, "late": 50, "promoted": 200}
+    wanted |= {"held until": 50, "held": 50, "over again": 1}
+    assert {kind: kinds[kind] for kind, least in wanted.items() if kinds[kind] < least} == {}
+
+
+def counted(kinds: "Counter[str]") -> Callable[[Predictor], Policy]:
+    """The moody policy, its moods counted."""
+
+    class Counting(Moody):
+        def place(self, *asked: Any) -> Placing:
+            placing = super().place(*asked)
+            if isinstance(placing, Hold):
+                kinds["held" if placing.until_ns is None else "held until"] += 1
+            return placing
+
+    class CountingAge(Impatient):
+        def promoted_key(self, request: Request) -> tuple[int, ...]:
+            kinds["promoted"] += 1
+            return super().promoted_key(request)
+
+    return lambda predictor: dataclasses.replace(
+        moody(predictor), placement=Counting(), aging=CountingAge()
+    )
+
+
+@pytest.mark.parametrize(("seed", "policy"), [(0, priority), (7, priority), (3, moody)])
+def test_live_journal_replays(tmp_path, seed, policy):
     """A fresh kernel fed a live run's journal says what the live one said, to the last step."""
-    count, divergence = replayed(a_journal(tmp_path, seed), priority)
+    count, divergence = replayed(a_journal(tmp_path, seed, policy), policy)
     assert divergence is None
-    assert count == len(live(Scenario(seed, priority, with_trouble=True)))
+    assert count == len(live(Scenario(seed, policy, with_trouble=True)))
 
 
 def test_replay_under_another_policy_diverges(tmp_path):
@@ -375,9 +430,9 @@ def replayed(path, policy):
         return replay(Kernel(header.params, policy(MeanPredictor())), records)
 
 
-def a_journal(folder, seed):
+def a_journal(folder, seed, policy=priority):
     """A live run's, in a file."""
-    scenario = Scenario(seed, priority, with_trouble=True)
+    scenario = Scenario(seed, policy, with_trouble=True)
     header = JournalHeader(
         headway="0",
         started_at="2024-01-01T00:00:00+00:00",

@@ -713,7 +713,7 @@ def test_tier_is_the_requests_then_the_models_then_the_default() -> None:
 )
 def test_tier_says_how_late_its_requests_are_served(tier: str, late_ns: int) -> None:
     """Not at all, unless it is written; then for half a minute, unless a time is written too."""
-    config = config_of(f"models: [{{name: m, path: m.onnx}}]\ntiers: {{t: {tier}}}")
+    config = config_of(f"tiers: {{t: {tier}}}")
     assert tiers(config)[TierName("t")].late_ns == late_ns
 
 

@@ -5,6 +5,21 @@ only in the recorder's own process: whoever scores a journal needs none.
 """
 
 from headway.bench.campaign import FULL, QUICK, Campaign, News, OnNews, carry_out, orders_of
+from headway.bench.contest import (
+    CONTEST_FULL,
+    CONTEST_OTHERS_MAX,
+    CONTEST_QUICK,
+    Contest,
+    ContestNews,
+    ContestOrder,
+    ContestPlayed,
+    ContestProgress,
+    ContestRun,
+    Measured,
+    expected_ns,
+    hold_contest,
+    order_of,
+)
 from headway.bench.judge import (
     ORACLE,
     ColdRow,
@@ -20,6 +35,7 @@ from headway.bench.judge import (
     score_rows,
     summarise,
 )
+from headway.bench.mixes import MIXES, MOVING, STATIONARY, Mix, MixClass, find_mix
 from headway.bench.orders import (
     OTHERS_CORES_MAX,
     SIDECARS,
@@ -46,20 +62,35 @@ from headway.bench.simulated import (
 )
 
 __all__ = [
+    "CONTEST_FULL",
+    "CONTEST_OTHERS_MAX",
+    "CONTEST_QUICK",
     "FULL",
+    "MIXES",
+    "MOVING",
     "ORACLE",
     "OTHERS_CORES_MAX",
     "PREDICTORS",
     "QUICK",
     "SETUPS",
     "SIDECARS",
+    "STATIONARY",
     "Campaign",
     "ColdRow",
     "Contender",
+    "Contest",
+    "ContestNews",
+    "ContestOrder",
+    "ContestPlayed",
+    "ContestProgress",
+    "ContestRun",
     "Factory",
     "Judged",
     "Judgement",
     "Match",
+    "Measured",
+    "Mix",
+    "MixClass",
     "News",
     "OnNews",
     "Order",
@@ -80,8 +111,12 @@ __all__ = [
     "add_oracle",
     "carry_out",
     "draw",
+    "expected_ns",
+    "find_mix",
+    "hold_contest",
     "judge",
     "listen_to",
+    "order_of",
     "orders_of",
     "play",
     "play_all",

@@ -28,7 +28,7 @@ from headway.core import (
 from headway.report import percentile
 from headway.units import NS_PER_S
 
-__all__ = ["measure_before"]
+__all__ = ["SoloWatch", "measure_alone", "measure_before", "measure_capacity"]
 
 _SOLO_WARM: Final = 3
 
@@ -42,7 +42,7 @@ class _Alone(NamedTuple):
     """What its service took beside its stages."""
 
 
-class _Watch:
+class SoloWatch:
     """An observer that keeps each execution with the request that it was of."""
 
     def __init__(self) -> None:
@@ -69,19 +69,25 @@ class _Watch:
 async def measure_before(order: Order) -> SoloMeasured:
     """Each class alone, one request at a time; then as many at once as there are slots."""
     requests = prepare_requests(Path(order.cache), seed=0)
-    watch = _Watch()
+    watch = SoloWatch()
     config = config_of(order.setup, Path(order.cache), usable_cores())
     async with Rig(config, observers=[watch]) as rig:
         with CpuWatch() as cpu:
-            classes = await _measure_alone(rig, watch, requests, order.solo_rounds)
-            capacity_ratio = await _measure_capacity(rig, order, requests, classes)
+            classes = await measure_alone(rig, watch, requests, order.solo_rounds)
+            capacity_ratio = await measure_capacity(
+                rig,
+                requests,
+                [kind.median_ns for kind in classes],
+                slots=order.setup.cores_count * order.setup.slots_per_core,
+                duration_ns=order.capacity_ns,
+            )
     return SoloMeasured(
         classes=classes, capacity_ratio=capacity_ratio, others_cores=cpu.use.others_cores
     )
 
 
-async def _measure_alone(
-    rig: Rig, watch: _Watch, requests: Sequence[ClassRequests], rounds: int
+async def measure_alone(
+    rig: Rig, watch: SoloWatch, requests: Sequence[ClassRequests], rounds: int
 ) -> tuple[SoloClass, ...]:
     """Class after class, over and over: what disturbs the machine disturbs all alike."""
     for index in range(_SOLO_WARM + rounds):
@@ -94,15 +100,19 @@ async def _measure_alone(
     )
 
 
-async def _measure_capacity(
-    rig: Rig, order: Order, requests: Sequence[ClassRequests], classes: Sequence[SoloClass]
+async def measure_capacity(
+    rig: Rig,
+    requests: Sequence[ClassRequests],
+    solo_ns: Sequence[int],
+    *,
+    slots: int,
+    duration_ns: int,
 ) -> float:
     """Work done at its time alone over the processor time that it took, with every slot full.
 
     Over processor time and not over the time that passed: what other programs take meanwhile, and
     the slots that run dry at the end, say nothing of what the cores can do.
     """
-    setup = order.setup
     chance = Random("capacity")
     weights = [kind.traffic.weight for kind in requests]
     loop = asyncio.get_running_loop()
@@ -111,14 +121,14 @@ async def _measure_capacity(
 
     async def keep_sending() -> None:
         nonlocal work_ns
-        while loop.time() < began_at_s + order.capacity_ns / NS_PER_S:
+        while loop.time() < began_at_s + duration_ns / NS_PER_S:
             (index,) = chance.choices(range(len(requests)), weights)
             await rig.infer(requests[index].traffic.model, requests[index].inputs[0])
-            work_ns += classes[index].median_ns
+            work_ns += solo_ns[index]
 
     with CpuWatch() as cpu:
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(setup.cores_count * setup.slots_per_core):
+            for _ in range(slots):
                 tasks.create_task(keep_sending())
     used_ns = cpu.use.own_cores * (loop.time() - began_at_s) * NS_PER_S
     return work_ns / max(1.0, used_ns)

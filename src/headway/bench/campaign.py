@@ -4,22 +4,16 @@ Knows set-ups, loads and seeds, and how to start the recorder and stop it. Never
 the recordings.
 """
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from headway.bench.orders import NEWS, Order, Progress, Recorded, RunOrder, SoloMeasured
 from headway.bench.plan import Shift
+from headway.bench.process import have_carried_out
 from headway.bench.setups import find_setup
-from headway.errors import HeadwayError
 from headway.units import NS_PER_S
 
 __all__ = ["FULL", "QUICK", "Campaign", "News", "OnNews", "carry_out", "journals_of", "orders_of"]
@@ -27,7 +21,6 @@ __all__ = ["FULL", "QUICK", "Campaign", "News", "OnNews", "carry_out", "journals
 News = SoloMeasured | Progress | Recorded
 OnNews = Callable[[News], None]
 
-_STOP_TIMEOUT_S: Final = 5.0
 _SHIFT_LOADS: Final[dict[Shift, tuple[float, float]]] = {
     Shift.NEW_MODEL: (0.75, 0.75),
     Shift.RATE: (0.45, 0.9),
@@ -121,27 +114,13 @@ def carry_out(order: Order, on_news: OnNews) -> None:
     Raises:
         HeadwayError: it failed.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.bench.recorder"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
+    have_carried_out(
+        "headway.bench.recorder",
+        order,
+        NEWS,
+        on_news,
+        what=f"the recorder of set-up `{order.setup.name}`",
     )
-    assert process.stdin is not None, "it was asked for"
-    assert process.stdout is not None, "it was asked for"
-    try:
-        with process.stdin, suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(order))
-        for line in process.stdout:
-            on_news(NEWS.decode(line))
-        code = process.wait()
-    finally:
-        _end(process)
-    if code:
-        raise HeadwayError(
-            f"the recorder of set-up `{order.setup.name}` ended with code {code}",
-            hint="its last words are above",
-        )
 
 
 def _runs(campaign: Campaign, name: str, folder: Path, *, is_first: bool) -> list[RunOrder]:
@@ -177,16 +156,3 @@ def _shift_run(folder: Path, name: str, shift: Shift, seed: int, campaign: Campa
         duration_ns=campaign.shift_duration_ns,
         shift=shift,
     )
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """See to it that nothing of its session is left."""
-    if process.poll() is None:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_TIMEOUT_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()

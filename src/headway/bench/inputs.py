@@ -3,7 +3,7 @@
 Knows the fetched models and what they eat. Never a clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from headway.demo import (
 )
 from headway.loadgen import tensors_of
 
-__all__ = ["ClassRequests", "config_of", "prepare_requests"]
+__all__ = ["ClassRequests", "config_of", "prepare_requests", "warmup_shapes"]
 
 _TRIES_MAX: Final = 4096
 """Samples drawn in search of one of the wanted shape."""
@@ -45,6 +45,12 @@ _WARMUP_SHAPES: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = MappingProx
 )
 
 
+_PARTS: Final[Mapping[tuple[str, tuple[int, ...]], tuple[int, ...]]] = MappingProxyType(
+    {("minilm", (128,)): (64,), ("ocr-detect", (3, 640, 640)): (3, 320, 320)}
+)
+"""Shapes that no sample has, and what they are put together from."""
+
+
 class ClassRequests(NamedTuple):
     """The inputs of a class, made before the load: drawing a page would take the server's time."""
 
@@ -61,7 +67,10 @@ def prepare_requests(
     return [
         ClassRequests(
             traffic,
-            [tensors_of(_stacked(makers[traffic.model], traffic, chance)) for _ in range(_POOL)],
+            [
+                tensors_of(_stacked(makers[traffic.catalogue_name], traffic, chance))
+                for _ in range(_POOL)
+            ],
         )
         for traffic in mix
     ]
@@ -95,6 +104,12 @@ def config_of(
     )
 
 
+def warmup_shapes(traffic: TrafficClass) -> dict[str, list[int]]:
+    """Shape of one row of each input of a class, as a model is warmed up with it."""
+    usual = _WARMUP_SHAPES[traffic.catalogue_name]
+    return {tensor: list(traffic.shape or shape) for tensor, shape in usual.items()}
+
+
 def _model(name: str, setup: Setup, cache: Path, mix: Sequence[TrafficClass]) -> dict[str, object]:
     return {
         "name": name,
@@ -116,9 +131,34 @@ def _stacked(maker: SampleMaker, traffic: TrafficClass, chance: Random) -> Array
 
 
 def _of_shape(maker: SampleMaker, traffic: TrafficClass, chance: Random) -> Arrays:
+    """One row of the wanted shape; where there is none so large, as many as fill it.
+
+    Pages side by side are a page, and sentences one after another a text.
+    """
+    part = _PARTS.get((traffic.catalogue_name, traffic.shape))
+    if part is None:
+        return _drawn(maker, traffic.shape, chance)
+    return _filled(lambda: _drawn(maker, part, chance), part, traffic.shape)
+
+
+def _drawn(maker: SampleMaker, shape: Sequence[int], chance: Random) -> Arrays:
     for _ in range(_TRIES_MAX):
         sample = maker(chance)
         first = next(iter(sample.values()))
-        if not traffic.shape or first.shape[1:] == traffic.shape:
+        if not shape or first.shape[1:] == shape:
             return sample
-    raise ValueError(f"no sample of `{traffic.model}` has the shape {traffic.shape}")
+    raise ValueError(f"no sample has the shape {shape}")
+
+
+def _filled(draw: Callable[[], Arrays], part: Sequence[int], whole: Sequence[int]) -> Arrays:
+    """Parts end to end along every axis in which the whole is longer; they divide it evenly."""
+    axis = next((i for i, (a, b) in enumerate(zip(part, whole, strict=True)) if a != b), None)
+    if axis is None:
+        return draw()
+    longer = [*part[:axis], whole[axis], *part[axis + 1 :]]
+
+    def draw_longer() -> Arrays:
+        parts = [draw() for _ in range(whole[axis] // part[axis])]
+        return {name: np.concatenate([p[name] for p in parts], axis + 1) for name in parts[0]}
+
+    return _filled(draw_longer, longer, whole)

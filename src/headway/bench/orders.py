@@ -3,6 +3,7 @@
 Also the sidecar, the file beside a journal that says under which circumstances it was recorded.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ __all__ = [
     "Sidecar",
     "SoloClass",
     "SoloMeasured",
+    "profiles_of",
 ]
 
 OTHERS_CORES_MAX: Final = 0.3
@@ -134,14 +136,18 @@ class Sidecar(Struct, frozen=True, kw_only=True):
         return {kind.name: kind.median_ns for kind in self.solo}
 
     def profiles(self, device: DeviceName) -> list[ModelProfile]:
-        """What was measured, as predictors take it: one for each model and shape."""
-        by_shape: dict[tuple[str, str], list[SoloClass]] = {}
-        for kind in self.solo:
-            by_shape.setdefault((kind.model, kind.bucket), []).append(kind)
-        return [
-            _profile(sorted(kinds, key=lambda kind: kind.rows), device)
-            for kinds in by_shape.values()
-        ]
+        """What was measured, as predictors take it."""
+        return profiles_of(self.solo, device)
+
+
+def profiles_of(solo: Iterable[SoloClass], device: DeviceName) -> list[ModelProfile]:
+    """Classes as predictors take them: one profile for each model and shape."""
+    by_shape: dict[tuple[str, str], list[SoloClass]] = {}
+    for kind in solo:
+        by_shape.setdefault((kind.model, kind.bucket), []).append(kind)
+    return [
+        _profile(sorted(kinds, key=lambda kind: kind.rows), device) for kinds in by_shape.values()
+    ]
 
 
 def _profile(kinds: list[SoloClass], device: DeviceName) -> ModelProfile:

@@ -7,16 +7,24 @@ a network, and never what the figures are for.
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from time import thread_time_ns  # noqa: TID251 - times the kernel's decisions
 from types import TracebackType
 from typing import Self
 
-from headway.app import ConfigCatalogue, journal_header, kernel_of
+from headway.app import (
+    ConfigCatalogue,
+    build_policy,
+    journal_header,
+    policy_from_section,
+    predictor_of,
+)
 from headway.config import Config, kernel_params, tiers, usable_cores, worker_groups
 from headway.core import ModelName, Tensor
 from headway.executors import WorkerPool
 from headway.observe import JournalObserver
 from headway.predict import Recipe
 from headway.runtime import AsyncEngine, InferCall, LoopClock, Observer, OnEnd, TierParams
+from headway.sim import TimedKernel
 
 __all__ = ["Rig"]
 
@@ -29,15 +37,25 @@ class Rig:
     """
 
     def __init__(
-        self, config: Config, *, journal: Path | None = None, observers: Sequence[Observer] = ()
+        self,
+        config: Config,
+        *,
+        recipe: Recipe | None = None,
+        journal: Path | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
-        recipe = Recipe(has_classes=config.policy.class_slots)
+        if recipe is None:
+            recipe = Recipe(has_classes=config.policy.class_slots)
         header = journal_header(kernel_params(config), config.policy, recipe)
+        policy = build_policy(policy_from_section(header.policy), predictor_of(header))
+        self.kernel = TimedKernel(header.params, policy, thread_time_ns)
+        """Its decisions are timed by the processor time that they take: on cores that are full of
+        batches the time that passes says how the system shares them."""
         self.clock = LoopClock(asyncio.get_running_loop())
         self._journal = None if journal is None else JournalObserver(journal, header)
         self._names = [ModelName(model.name) for model in config.models]
         self.engine = AsyncEngine(
-            kernel_of(header),
+            self.kernel,
             self.clock,
             ConfigCatalogue(config),
             {
@@ -78,7 +96,11 @@ class Rig:
 
     def submit(self, model: str, inputs: Sequence[Tensor], on_end: OnEnd) -> None:
         """Send one request; see `Engine.submit`."""
-        self.engine.submit(self._call(model, inputs), on_end)
+        self.send(self._call(model, inputs), on_end)
+
+    def send(self, call: InferCall, on_end: OnEnd) -> None:
+        """Send a call as it is; see `Engine.submit`."""
+        self.engine.submit(call, on_end)
 
     async def infer(self, model: str, inputs: Sequence[Tensor]) -> None:
         """Send one request and wait for its answer."""

@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headway.bench import Contender, Played
     from headway.core import Command, Event, TierName
     from headway.observe import JournalObserver
+    from headway.report import TimelineObserver
     from headway.sim import BudgetRange, Scenario, TierTally
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
@@ -96,7 +98,7 @@ def add_arguments(parser: VerbParser) -> None:
         type=positive(int),
         default=1,
         metavar="N",
-        help="how many seeds, from that one on; with several, means and their 95 %% intervals (1)",
+        help="how many seeds, from that one on; with several, means and their intervals (1)",
     )
     parser.add_argument(
         "--load",
@@ -120,6 +122,11 @@ def add_arguments(parser: VerbParser) -> None:
         "--journal",
         metavar="FILE",
         help="write the journal of the run; of several runs each, as FILE with the policy's name",
+    )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="write a timeline of slots and requests for Perfetto; of several runs as --journal",
     )
     add_format(parser)
 
@@ -148,7 +155,8 @@ def run(args: argparse.Namespace) -> int:
             contender.label: _play(
                 scenario,
                 contender,
-                _journal_path(args.journal, contender.label, list(flags)),
+                _path_of(args.journal, contender.label, list(flags)),
+                _path_of(args.timeline, contender.label, list(flags)),
                 progress,
             )
             for contender in contenders
@@ -160,6 +168,10 @@ def run(args: argparse.Namespace) -> int:
     for result in runs.values():
         if result.journal is not None:
             say(f"journal: {result.journal} ({result.events} steps)")
+    for label in runs:
+        drawn = _path_of(args.timeline, label, list(flags))
+        if drawn is not None:
+            say(f"timeline: {drawn}; open it in https://ui.perfetto.dev")
     return 0
 
 
@@ -192,7 +204,7 @@ def _where(scenario: "Scenario") -> str:
     return "" if emulated is None else f" of an emulated {emulated.accelerator.name}"
 
 
-def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> Path | None:
+def _path_of(wanted: str | None, policy: str, policies: Sequence[str]) -> Path | None:
     if wanted is None:
         return None
     path = Path(wanted)
@@ -200,21 +212,24 @@ def _journal_path(wanted: str | None, policy: str, policies: Sequence[str]) -> P
 
 
 def _play(
-    scenario: "Scenario", contender: "Contender", path: Path | None, progress: "Progress"
+    scenario: "Scenario",
+    contender: "Contender",
+    path: Path | None,
+    timeline_path: Path | None,
+    progress: "Progress",
 ) -> PolicyRun:
     from headway.bench import Match, play
 
-    observers: list[Observe] = []
-    journal = None if path is None else _journal(scenario, contender, path)
-    if journal is not None:
-        observers.append(journal)
-    if not progress.disable:
-        observers.append(_Meter(contender.label, scenario.workload.duration_ns, progress))
-    try:
+    with ExitStack() as files:
+        observers: list[Observe] = []
+        if path is not None:
+            observers.append(files.enter_context(closing(_journal(scenario, contender, path))))
+        if timeline_path is not None:
+            timeline = _timeline(scenario, contender, timeline_path)
+            observers.append(files.enter_context(closing(timeline)))
+        if not progress.disable:
+            observers.append(_Meter(contender.label, scenario.workload.duration_ns, progress))
         played = play(Match(scenario, contender, mix=""), observers=observers)
-    finally:
-        if journal is not None:
-            journal.close()
     return _result(scenario, played, path)
 
 
@@ -238,6 +253,27 @@ def _journal(scenario: "Scenario", contender: "Contender", path: Path) -> "Journ
         return JournalObserver(path, journal_header(scenario.params, section, recipe))
     except OSError as error:
         raise HeadwayError(f"cannot write the journal `{path}`: {error.strerror}") from error
+
+
+def _timeline(scenario: "Scenario", contender: "Contender", path: Path) -> "TimelineObserver":
+    """What draws the run.
+
+    Raises:
+        HeadwayError: it cannot be written.
+    """
+    from headway.report import TimelineObserver
+
+    emulated = scenario.emulated
+    notes = {
+        "policy": contender.label,
+        "seed": scenario.seed,
+        "simulated": True,
+        "emulated": None if emulated is None else emulated.accelerator.name,
+    }
+    try:
+        return TimelineObserver(path, scenario.params.devices, notes=notes)
+    except OSError as error:
+        raise HeadwayError(f"cannot write the timeline `{path}`: {error.strerror}") from error
 
 
 class _Meter:

@@ -25,7 +25,7 @@ def run_contest(
     """Play every contender at every load with every seed; print means, differences and a plot.
 
     Raises:
-        UsageError: a journal was asked for, of which there would be one a run.
+        UsageError: a journal or a timeline was asked for, of which there would be one a run.
     """
     from headway.bench import add_oracle, play_all
     from headway.devices import usable_cores
@@ -36,8 +36,10 @@ def run_contest(
         summarise_policies,
     )
 
-    if args.journal:
-        raise UsageError("a journal is of one run", hint="leave `--seeds` and `--load` out")
+    if args.journal or args.timeline:
+        raise UsageError(
+            "a journal is of one run, and so is a timeline", hint="leave `--seeds` and `--load` out"
+        )
     matches = _matches(args, scenario, contenders)
     processes = args.processes or len(usable_cores())
     runs: list[PolicyRun] = []

@@ -68,6 +68,10 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "report": VerbEntry(
             "headway.cli.report", "Turn samples and journals into a table and a plot."
         ),
+        "report timeline": VerbEntry(
+            "headway.cli.report_timeline",
+            "Draw a journal as a timeline of slots and requests, for Perfetto.",
+        ),
         "config": VerbEntry(
             "headway.cli.config",
             "Show what is configured and where each value came from, check it, print its schema.",

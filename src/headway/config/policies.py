@@ -167,7 +167,7 @@ class HeadwayPolicyConfig(_ClassedPolicyConfig):
     starvation_ratio: _Ratio = 0.5
     """Part of its own budget that a low request may wait; then it starts or is told no. 0 for no
     such bound."""
-    starvation_share_ratio: _Ratio = 0.1
+    starvation_share_ratio: _Ratio = 0.05
     """Part of the devices' time that may go to requests started only because they have waited for
     so long."""
     refuses: bool = True

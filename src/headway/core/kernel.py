@@ -158,6 +158,8 @@ class Kernel:
         for victim in victims:
             self._displace(victim, out)
         self._admit(request, foreseen, self.queues[request.model], out)
+        if victims and self.fleet.free_slots:
+            self._dispatcher.dispatch(out)  # one that was held may have stood before others
 
     def _displace(self, entry: Entry, out: list[Command]) -> None:
         retry_after_ns = self.door.retry_after_ns(self.queues[entry.request.model])
@@ -252,6 +254,8 @@ class Kernel:
         batch = entry.batch
         self._endings.cancel(entry, self.now_ns, out)
         self._after_early_end(batch, out)
+        if batch is None and self.room.count and self.fleet.free_slots:
+            self._dispatcher.dispatch(out)  # a head that was held may have stood before others
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
         if batch is not None and batch.live_count == 0:

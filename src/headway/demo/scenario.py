@@ -221,7 +221,7 @@ def config_text(
         f"    slots_per_core: {_SLOTS_PER_CORE}",
         *([] if cores is None else [f"    cores: [{', '.join(map(str, cores))}]"]),
         "",
-        "policy: {kind: priority}   # or `headway serve <this file> --policy fifo`",
+        "policy: {kind: headway}   # or `headway serve <this file> --policy fifo`",
         "",
         "models:",
     ]

@@ -1,4 +1,4 @@
-"""The demo from its first step to its last: fetch, serve, check, measure, overload twice, compare.
+"""The demo from first step to last: fetch, serve, check, measure, overload thrice, compare.
 
 Knows the order of things; each of them is done by another file.
 """
@@ -33,7 +33,7 @@ from headway.units import NS_PER_S, format_duration
 
 __all__ = ["POLICIES_COMPARED", "DemoOptions", "hold", "run_demo", "tell_result"]
 
-POLICIES_COMPARED: Final = ("fifo", "priority")
+POLICIES_COMPARED: Final = ("fifo", "priority", "headway")
 
 _SOLO_WARM: Final = 3
 """Requests to each model before those that count."""
@@ -108,7 +108,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     screen.say(
         f"Together {offered_rps:.0f} requests a second, {load_ratio:.2f} times what this machine "
         f"can do with {_cores_in_words(scenario.core_count)}. Now the same requests at the same "
-        "instants, twice: only the policy differs."
+        "instants, three times: only the policy differs."
     )
     screen.say()
     workload = scenario.workload(work_ratio, duration_ns=options.turn_ns, seed=options.seed)
@@ -137,8 +137,9 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
 def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> None:
     """Say what the table means, and where to go from here."""
     url = f"http://127.0.0.1:{result.port}"
-    first, last = result.turns
-    screen.say(in_words(first.summary, last.summary))
+    *before, last = result.turns
+    for turn in before:
+        screen.say(f"{turn.policy} to {last.policy}: {in_words(turn.summary, last.summary)}")
     if wrong := sum(not check.passed for check in result.checks):
         screen.say(f"{wrong} of {len(result.checks)} answers were wrong.", style="bold red")
     if others := _others_in_words(result):
@@ -152,7 +153,7 @@ def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> Non
 def hold(options: DemoOptions, screen: Screen) -> None:
     """Serve until the user has had enough, which is no error."""
     tour = _Tour(options, screen)
-    with tour.serve("priority") as server:
+    with tour.serve("headway") as server:
         _show_ways_to_ask(options, server.url, screen)
         screen.say()
         screen.say("Serving until Ctrl-C.")
@@ -360,7 +361,7 @@ def _draw(options: DemoOptions, result: DemoResult) -> None:
     plot_comparison(
         {turn.policy: [turn.samples] for turn in result.turns},
         options.plot,
-        title="The same requests, two policies",
+        title="The same requests, three policies",
         subtitle=(
             f"{result.load_ratio:.2f} times capacity for {format_duration(options.turn_ns)}; "
             f"{result.machine}; seed {result.seed}"

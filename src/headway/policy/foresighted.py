@@ -279,7 +279,7 @@ class Foresighted:
             rows = self._rows(lane, wanted)
             choices.append((self._prospect(lane, wanted, rows), rows))
         prospect, rows = min(choices, key=lambda each: (not each[0].is_harmless, each[0].delays_ns))
-        if not prospect.is_harmless:
+        if not prospect.is_harmless or self._outlook.waiting.count(SlotClass.HIGH):
             if self._promoted_ns <= 0.0:
                 return self._without(wanted.head, [lane.option for lane in lanes], now_ns)
             self._promoted_ns -= prospect.own_ns

@@ -66,7 +66,7 @@ class HeadwaySettings(Struct, frozen=True, kw_only=True):
     """Part of the expected high load that is taken off the capacity for low work."""
     starvation_ratio: float = 0.5
     """Of its budget that low work may wait; 0 for no bound."""
-    starvation_share_ratio: float = 0.1
+    starvation_share_ratio: float = 0.05
     """Of the devices' time that goes to promoted work at most."""
     refuses: bool = True
     """Refuse at the door what is predicted to be late; else it is given up when that is sure."""

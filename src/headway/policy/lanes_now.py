@@ -100,7 +100,8 @@ class LanesNow:
         return known
 
     def _found(self, device: DeviceView, lane: int, slot_class: SlotClass, now_ns: int) -> LaneNow:
-        lies_beneath = device.low_weight_ratio < _PREEMPTED_RATIO
+        has_room = device.slot_lanes.count(lane) > 1  # else nothing lies beneath anything
+        lies_beneath = has_room and device.low_weight_ratio < _PREEMPTED_RATIO
         on_it = [batch for batch in device.running() if batch.lane == lane]
         mates = tuple(_in_the_way(on_it, slot_class, lies_beneath=lies_beneath))
         free_ns = self._prospects.free_ns(device, mates, now_ns) if mates else 0.0

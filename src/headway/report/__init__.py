@@ -47,6 +47,8 @@ from headway.report.summary import (
     tiers_in_order,
 )
 from headway.report.tables import comparison_table, summary_table
+from headway.report.timeline import Timeline, TimelineObserver, Window, write_timeline
+from headway.report.trace_events import Phase, TraceEvent
 
 __all__ = [
     "ALL_MOVING",
@@ -59,11 +61,16 @@ __all__ = [
     "MeasuredWork",
     "Observation",
     "Paired",
+    "Phase",
     "PolicyDifference",
     "PolicyRun",
     "PolicySummary",
     "Scores",
     "Summary",
+    "Timeline",
+    "TimelineObserver",
+    "TraceEvent",
+    "Window",
     "compare_policies",
     "comparison_table",
     "coverage_by_group",
@@ -92,4 +99,5 @@ __all__ = [
     "summarise_policies",
     "summary_table",
     "tiers_in_order",
+    "write_timeline",
 ]

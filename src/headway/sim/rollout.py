@@ -181,11 +181,14 @@ class Rollout:
                 self._miss(request)
         self._waiting = [pair for pair in self._waiting if pair[1].request_id != without]
         self._start_all(plan)
-        while self._now_ns < self._horizon_at_ns and (
-            self._waiting or self._comes_ns() < _NEVER_NS
+        while (
+            self._now_ns < self._horizon_at_ns
+            and self._cost <= cost_max
+            and (self._waiting or self._comes_ns() < _NEVER_NS)
         ):
             self._step(plan)
-        self._settle()
+        if self._cost <= cost_max:
+            self._settle()
         return PlanRun(self._cost, frozenset(self._missed))
 
     def _step(self, plan: Plan) -> None:

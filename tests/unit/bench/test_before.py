@@ -1,6 +1,6 @@
 """What is measured before a load, on executions made by hand."""
 
-from headway.bench.before import _Alone, _solo_class, _Watch
+from headway.bench.before import SoloWatch, _Alone, _solo_class
 from headway.core import BatchFinished, RequestArrived
 from headway.testing import a_dispatch, a_request
 from headway.units import NS_PER_MS
@@ -8,7 +8,7 @@ from headway.units import NS_PER_MS
 
 def test_watch_pairs_each_execution_with_its_request():
     """Execution is as the worker timed it; overhead is what the service took beside its stages."""
-    watch = _Watch()
+    watch = SoloWatch()
     request = a_request(5, model="m", rows=3)
     watch(10, RequestArrived(request=request), [])
     watch(20, RequestArrived(request=a_request(6)), [a_dispatch(1, 5, model="m", rows=3)])
