@@ -41,7 +41,7 @@ __all__ = [
 
 CONTEST_OTHERS_MAX: Final = 0.15
 """Cores that other programs may use before a run is played again."""
-RUN_OVERHEAD_NS: Final = 3_500_000_000
+RUN_OVERHEAD_NS: Final = 1_500_000_000
 """Of a run: a worker that starts and loads, a warm-up, and the end of the last requests."""
 ROWS_FILE: Final = "runs.jsonl"
 

@@ -101,7 +101,7 @@ class Mix(Struct, frozen=True, kw_only=True):
     high_share: tuple[float, float] | None = None
     """Least and most of the work that is high; None sends as many high requests as low."""
     gap_cv: float = 1.0
-    """Of the gaps between two requests of a class; 1 is Poisson."""
+    """Of the gaps between two requests of a class, 1 or more; 1 is Poisson."""
 
     @property
     def classes(self) -> tuple[MixClass, ...]:

@@ -9,13 +9,13 @@ then stretched together until they fill the phase.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from math import sqrt
 from random import Random
 from typing import Final, NamedTuple
 
 from headway.bench.mixes import Mix, MixClass
 from headway.bench.plan import Arrival
 from headway.units import NS_PER_S
-from headway.workload import GapShape
 
 __all__ = ["LoadPhase", "offered_work", "phases_of", "plan_mix", "usual_share"]
 
@@ -135,11 +135,20 @@ def _instants(phase: LoadPhase, count: int, cv: float, chance: Random) -> Iterat
     """So many instants with gaps of this scatter, which fill the phase together."""
     if not count:
         return
-    draw = GapShape.of_cv(cv).sampler(chance)
-    ends = list(accumulate(draw() for _ in range(count + 1)))
+    ends = list(accumulate(_gap(cv, chance) for _ in range(count + 1)))
     length_ns = phase.to_ns - phase.from_ns
-    if not ends[-1]:  # every gap was too short to be told from nothing
-        ends = [float(index) for index in range(1, count + 2)]
     for end in ends[:-1]:
         # All before the phase is over, whatever rounding makes of the last.
         yield phase.from_ns + min(length_ns - 1, int(length_ns * end / ends[-1]))
+
+
+def _gap(cv: float, chance: Random) -> float:
+    """A gap of mean one: exponential, or for a greater scatter one of two exponentials.
+
+    Most gaps are then somewhat shorter than half of the mean and a few much longer: bursts at about
+    twice the mean rate, and pauses. (Of gamma gaps with such a scatter most are next to nothing, so
+    that a burst would come all at once.)
+    """
+    rare = (1.0 - sqrt((cv * cv - 1.0) / (cv * cv + 1.0))) / 2.0
+    rate = 2.0 * rare if chance.random() < rare else 2.0 * (1.0 - rare)
+    return chance.expovariate(rate)

@@ -137,8 +137,8 @@ class Dispatcher:
         rows_max = start.rows
         if rows_max is None:
             rows_max = self._policy.batching.rows_max(bucket, queue.params)
-        version = self._fleet.replicas[start.option.replica_id].version
-        batch = self._take(bucket, queue, start.option, max(1, rows_max), version, out)
+        rows_max = max(1, min(rows_max, queue.params.batch_rows_max))
+        batch = self._take(bucket, queue, start.option, rows_max, out)
         if batch is not None:
             self._start(batch, start.option, out)
         if bucket.count:
@@ -153,7 +153,6 @@ class Dispatcher:
         queue: ModelQueue,
         option: SlotOption,
         rows_max: int,
-        version: str,
         out: list[Command],
     ) -> Batch | None:
         """Pop the batch's members in order of service; those who cannot make it are expired.
@@ -177,7 +176,7 @@ class Dispatcher:
                 self._endings.expire(entry, ExpireReason.HOPELESS, self.now_ns, out)
                 continue
             if batch is None:
-                batch = self._first(entry, queue, option, rows_max, version)
+                batch = self._first(entry, queue, option, rows_max)
                 tightest_ns = left_ns
                 if batch.is_segment:
                     break
@@ -191,18 +190,16 @@ class Dispatcher:
         queue.barren_count = 0 if batch is not None else queue.barren_count + 1
         return batch
 
-    def _first(
-        self, entry: Entry, queue: ModelQueue, option: SlotOption, rows_max: int, version: str
-    ) -> Batch:
+    def _first(self, entry: Entry, queue: ModelQueue, option: SlotOption, rows_max: int) -> Batch:
         """A batch with its first member, or with a segment of it."""
         self._batch_seq += 1
         replica = self._fleet.replicas[option.replica_id]
         batch = Batch(BatchId(self._batch_seq), queue.params.name, replica, option.slot, queue)
         self._ledger.dispatch(entry)
-        if entry.rows_done and entry.version_run != version:
-            entry.rows_done = 0  # all rows of an answer are of one version: it starts over
+        if entry.rows_done and entry.generation != replica.generation:
+            entry.rows_done = 0  # all rows of an answer are of one load: it starts over
         rows = min(entry.rows_left, rows_max) if queue.params.can_split else entry.request.rows
-        entry.version_run = version
+        entry.generation = replica.generation
         batch.add(entry, rows)
         if rows < entry.rows_left:
             self._ledger.send_away(entry, queue)

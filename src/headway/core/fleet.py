@@ -79,6 +79,7 @@ class Replica:
     __slots__ = (
         "blame_count",
         "device",
+        "generation",
         "has_served",
         "is_current",
         "is_last_of_version",
@@ -101,6 +102,8 @@ class Replica:
         self.device = device
         self.state = ReplicaState.LOADING
         self.running = 0
+        self.generation = 0
+        """Of the load that it belongs to: replicas of one load compute the same."""
         self.loss_count = 0
         """Losses since a batch last finished here; sets the restart delay."""
         self.load_seq = 0

@@ -55,6 +55,7 @@ class Lifecycle:
         "_closing",
         "_draining",
         "_fleet",
+        "_generation_seq",
         "_load_seq",
         "_loads",
         "_params",
@@ -71,6 +72,7 @@ class Lifecycle:
         self._closing: dict[ModelName, ModelQueue] = {}
         self._replica_seq = 0
         self._load_seq = 0
+        self._generation_seq = 0
 
     def is_closing(self, model: ModelName) -> bool:
         """An unload was asked for, has not ended, and no later load has overtaken it."""
@@ -112,9 +114,11 @@ class Lifecycle:
             self._abandon(older, "superseded by a newer load of the same model", out)
         load = _Load(params, [])
         self._loads[params.name] = load
+        self._generation_seq += 1
         for device in devices:
             self._replica_seq += 1
             replica = Replica(ReplicaId(self._replica_seq), params.name, params.version, device)
+            replica.generation = self._generation_seq
             self._fleet.add(replica)
             load.replicas.append(replica)
             self._begin_load(replica, out)

@@ -1,9 +1,9 @@
 """Where admitted requests wait: per model, per bucket, ordered; bounded by `refusal`.
 
 A bucket's entries are sorted by key, so that a policy can look at the first few. Three lazy
-structures share another idea: an entry that left stays in its heap or deque until it surfaces, so leaving is
-O(1) and nothing is searched for. What never surfaces, since something more important always lies
-above it, is swept out once it outnumbers what is alive.
+structures share another idea: an entry that left stays in its heap or deque until it surfaces, so
+leaving is O(1) and nothing is searched for. What never surfaces, since something more important
+always lies above it, is swept out once it outnumbers what is alive.
 """
 
 from bisect import bisect_left, insort
@@ -55,8 +55,8 @@ class Entry(Struct, eq=False):
     """A segment of it runs, and its place is kept."""
     rows_done: int = 0
     """Rows that have run, in segments."""
-    version_run: str = ""
-    """Of the replica that ran them: all rows of an answer are of one version."""
+    generation: int = 0
+    """The load of the model that ran them: all rows of an answer are of one."""
     started_at_ns: int = -1
     """Of its first batch; below 0 before."""
     service_ns: int = 0

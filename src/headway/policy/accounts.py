@@ -16,6 +16,7 @@ Knows tenants and charges. Refuses to know deadlines.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from headway.core import Predictor, Request, RequestId, SlotClass, TenantId
@@ -24,6 +25,7 @@ __all__ = ["Accounts"]
 
 _TENANTS_MAX: Final = 10_000
 """Accounts of a class; those that are idle go first."""
+_BUSY_LOOKED_AT: Final = 64
 
 
 class _Account:
@@ -42,14 +44,19 @@ class _Account:
 class _Class:
     """The accounts of a class."""
 
-    __slots__ = ("accounts", "busy_count", "served_ns")
+    __slots__ = ("accounts", "busy", "served_ns")
 
     def __init__(self) -> None:
         self.accounts: dict[TenantId, _Account] = {}
+        self.busy: dict[TenantId, _Account] = {}
+        """Those with requests that have not ended."""
         self.served_ns = 0.0
-        """The furthest charge at which a request was started: where the class is."""
-        self.busy_count = 0
-        """Tenants with requests that have not ended."""
+        """Where the class is: never ahead of a tenant that has something to be served, so that
+        what it has not had yet is not forgotten when another is served instead."""
+
+    def least_ns(self) -> float:
+        """The least that any of the busy has been charged; of some of them, where they are many."""
+        return min([each.charged_ns for each in islice(self.busy.values(), _BUSY_LOOKED_AT)])
 
 
 class _Charge:
@@ -93,6 +100,18 @@ class Accounts:
         of_class = self._classes[request.slot_class]
         return int(self._start_ns(of_class, request.tenant) // self._quantum_ns)
 
+    def is_within_share(self, request: Request) -> bool:
+        """Whether its round is being served, or was: its tenant has not had more than its part."""
+        served_ns = self._classes[request.slot_class].served_ns
+        return self.round_index(request) <= int(served_ns // self._quantum_ns)
+
+    def round_index(self, request: Request) -> int:
+        """The round that a request is in, once it was admitted; before, the one it would be in."""
+        charge = self._charges.get(request.request_id)
+        return (
+            self.round_of(request) if charge is None else int(charge.round_ns // self._quantum_ns)
+        )
+
     def admitted(self, request: Request, now_ns: int) -> None:
         """It is charged."""
         of_class = self._classes[request.slot_class]
@@ -104,7 +123,7 @@ class Accounts:
             weight = self._weights.get(request.tenant, 1.0)
             account = of_class.accounts[request.tenant] = _Account(weight, start_ns)
         expected_ns = float(self._predictor.solo_ns(request.model, request.rows))
-        of_class.busy_count += account.live_count == 0
+        of_class.busy[request.tenant] = account
         account.live_count += 1
         account.charged_ns = start_ns + expected_ns / account.weight
         self._charges[request.request_id] = _Charge(start_ns, expected_ns)
@@ -115,7 +134,7 @@ class Accounts:
         if charge is not None:
             charge.was_started = True
             of_class = self._classes[request.slot_class]
-            of_class.served_ns = max(of_class.served_ns, charge.round_ns)
+            of_class.served_ns = max(of_class.served_ns, min(charge.round_ns, of_class.least_ns()))
 
     def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
         """Some of it, or all, was executed."""
@@ -130,16 +149,19 @@ class Accounts:
             return
         of_class = self._classes[request.slot_class]
         account = of_class.accounts[request.tenant]
-        account.charged_ns += (charge.ran_ns - charge.expected_ns) / account.weight
+        is_running = charge.was_started and charge.ran_ns == 0
+        ran_ns = charge.expected_ns if is_running else float(charge.ran_ns)
+        account.charged_ns += (ran_ns - charge.expected_ns) / account.weight
         account.live_count -= 1
-        of_class.busy_count -= account.live_count == 0
+        if account.live_count == 0:
+            del of_class.busy[request.tenant]
 
     def _start_ns(self, of_class: _Class, tenant: TenantId) -> float:
         """Where a tenant's next request begins."""
         account = of_class.accounts.get(tenant)
         if account is None:
             return of_class.served_ns
-        others_count = of_class.busy_count - (account.live_count > 0)
+        others_count = len(of_class.busy) - (account.live_count > 0)
         if others_count == 0:
             return of_class.served_ns
         return max(of_class.served_ns, account.charged_ns)

@@ -133,6 +133,8 @@ class Foresighted:
         head, now_ns = wanted.head, wanted.now_ns
         lanes = [self._lane(option, wanted) for option in _distinct(options)[:_LOOKS_MAX]]
         if bound_at_ns is not None and now_ns >= bound_at_ns:
+            if not self._promotion.is_entitled(head):
+                return self._without(head, options, now_ns)
             shared = [lane for lane in lanes if not lane.now.lies_beneath]
             if shared:
                 return self._overdue(wanted, shared)

@@ -83,10 +83,10 @@ class HeadwaySettings(Struct, frozen=True, kw_only=True):
 def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Policy:
     """The policy that decides by prediction."""
     settings = settings or HeadwaySettings()
-    waiting = WaitingList(predictor)
     accounts = Accounts(predictor, settings.shares, settings.floors, settings.quantum_ns)
+    waiting = WaitingList(predictor, accounts)
     guard = Guard(settings.high_missed_ratio)
-    promotion = Promotion(settings.starvation_ratio)
+    promotion = Promotion(accounts, settings.starvation_ratio)
     hopeless = Hopeless()
     prospects = Prospects(predictor, settings.caution_ratio)
     outlook = Outlook(waiting, prospects, settings.discount_ratio)

@@ -2,8 +2,9 @@
 
 Moore and Hodgson's rule for one machine (Management Science 15, 1968): take requests by deadline,
 and whenever one would be late drop the longest taken so far; no schedule meets more deadlines. Here
-lanes are one machine that is so many times as fast, and of the less important the longest goes
-first, so that a deadline is never lost to a less important one.
+lanes are one machine that is so many times as fast. The less important go first, among them those
+of tenants that have had more than their share, among those the longest: a deadline is never lost to
+a less important one, nor a tenant's to a greedier one.
 
 Knows works, deadlines and a capacity. Refuses to know who runs where.
 """
@@ -25,6 +26,8 @@ class Wish(NamedTuple):
     work_ns: float
     """Of a lane to itself."""
     priority: int
+    round_index: int = 0
+    """Of its tenant: who has more than its share is in a later one."""
 
 
 def hopeless_among(
@@ -39,14 +42,15 @@ def hopeless_among(
 
     Cost: O(n log n).
     """
-    taken: list[tuple[int, float, RequestId]] = []
+    taken: list[tuple[int, int, float, RequestId]] = []
     given_up: set[RequestId] = set()
     end_at_ns = start_at_ns
     for wish in wishes:
         end_at_ns += wish.work_ns / lanes_rate
-        heappush(taken, (-wish.priority, -wish.work_ns, wish.request_id))
+        rank = (-wish.priority, -wish.round_index, -wish.work_ns, wish.request_id)
+        heappush(taken, rank)
         while end_at_ns > wish.deadline_at_ns and taken:
-            _, minus_work_ns, request_id = heappop(taken)
+            _, _, minus_work_ns, request_id = heappop(taken)
             end_at_ns += minus_work_ns / lanes_rate
             given_up.add(request_id)
     return given_up

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from headway.core import DeviceView, FleetView, Request, RequestId, SlotClass
-from headway.policy.hopefuls import Wish, hopeless_among
+from headway.policy.hopefuls import hopeless_among
 from headway.policy.prospects import Prospects
 from headway.policy.running import has_shared_lanes
 from headway.policy.waiting_list import WaitingList
@@ -84,11 +84,10 @@ class Outlook:
         By the capacity when it was last looked at; what is not known of, is let in.
         """
         capacity = self._capacity.get(request.slot_class)
-        work_ns = self.work_ns(request, request.rows)
+        wish = self.waiting.wish_of(request)
         front = self.waiting.front(request.slot_class, _WISHES_MAX)
-        if capacity is None or work_ns <= 0.0 or len(front) < 2:
+        if capacity is None or wish.work_ns <= 0.0 or len(front) < 2:
             return False
-        wish = Wish(request.deadline_at_ns, request.request_id, work_ns, request.priority)
         lost = hopeless_among(
             sorted([*front, wish]), start_at_ns=now_ns, lanes_rate=capacity.lanes_rate
         )

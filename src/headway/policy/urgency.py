@@ -37,12 +37,21 @@ class Promotion:
     When it has passed the request goes to the front of everyone and starts, on the lane where that
     costs the high requests least.
 
+    Whoever's tenant has had more than its share is not entitled to that: it keeps its place, and is
+    told no when its time has passed.
+
     Args:
+        accounts: of tenants.
         bound_ratio: of the budget; 0 for no promotion.
     """
 
-    def __init__(self, bound_ratio: float) -> None:
+    def __init__(self, accounts: Accounts, bound_ratio: float) -> None:
+        self._accounts = accounts
         self._bound_ratio = bound_ratio
+
+    def is_entitled(self, request: Request) -> bool:
+        """Whether it starts whatever that costs, once it has waited for so long."""
+        return self._accounts.is_within_share(request)
 
     def bound_at_ns(self, request: Request) -> int | None:
         """Instant by which it is started, or told that it will not be; None for no such bound."""
@@ -56,4 +65,6 @@ class Promotion:
 
     def promoted_key(self, request: Request) -> tuple[int, ...]:
         """Before everyone; among the promoted the earliest deadline."""
-        return (_RANK_PROMOTED, 0, request.deadline_at_ns)
+        round_index = self._accounts.round_index(request)
+        rank = _RANK_PROMOTED if self.is_entitled(request) else _RANKS[request.slot_class]
+        return (rank, round_index, request.deadline_at_ns)

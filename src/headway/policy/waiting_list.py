@@ -11,6 +11,7 @@ from math import exp
 from typing import Final
 
 from headway.core import ModelName, Predictor, Request, RequestId, SlotClass
+from headway.policy.accounts import Accounts
 from headway.policy.hopefuls import Wish
 from headway.units import NS_PER_S
 
@@ -58,10 +59,11 @@ class Stream:
 class _Kept:
     """A request that was admitted and has not ended."""
 
-    __slots__ = ("is_waiting", "request", "rows_left", "wish", "work_ns")
+    __slots__ = ("is_waiting", "request", "round_index", "rows_left", "wish", "work_ns")
 
-    def __init__(self, request: Request, work_ns: float) -> None:
+    def __init__(self, request: Request, work_ns: float, round_index: int) -> None:
         self.request = request
+        self.round_index = round_index
         self.rows_left = request.rows
         self.work_ns = work_ns
         self.is_waiting = True
@@ -70,18 +72,29 @@ class _Kept:
     def fresh_wish(self) -> Wish:
         request = self.request
         work_ns = self.work_ns * self.rows_left / request.rows
-        return Wish(request.deadline_at_ns, request.request_id, work_ns, request.priority)
+        return Wish(
+            request.deadline_at_ns,
+            request.request_id,
+            work_ns,
+            request.priority,
+            self.round_index,
+        )
 
 
 class WaitingList:
     """Everyone who waits, as schedules see them.
 
+    Args:
+        predictor: says what requests take alone.
+        accounts: of tenants, which are told of requests before this is.
+
     Invariants: it holds the requests that were admitted, have not ended and do not run.
     Cost: O(log n) and a move of memory a change.
     """
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, accounts: Accounts) -> None:
         self._predictor = predictor
+        self._accounts = accounts
         self._kept: dict[RequestId, _Kept] = {}
         self._lines: Mapping[SlotClass, list[Wish]] = {each: [] for each in SlotClass}
         self._streams: dict[_Kind, Stream] = {}
@@ -111,6 +124,16 @@ class WaitingList:
             return self.work_ns(request)
         return kept.wish.work_ns
 
+    def wish_of(self, request: Request) -> Wish:
+        """As a schedule would see a request that arrives now."""
+        return Wish(
+            request.deadline_at_ns,
+            request.request_id,
+            self.work_ns(request),
+            request.priority,
+            self._accounts.round_index(request),
+        )
+
     def work_ns(self, request: Request) -> float:
         """What a request takes with a lane to itself; 0 while nothing is known."""
         return self.alone_ns(request.model, request.rows)
@@ -122,7 +145,8 @@ class WaitingList:
     def admitted(self, request: Request, now_ns: int) -> None:
         """One more waits."""
         work_ns = self.work_ns(request)
-        kept = self._kept[request.request_id] = _Kept(request, work_ns)
+        round_index = self._accounts.round_index(request)
+        kept = self._kept[request.request_id] = _Kept(request, work_ns, round_index)
         insort(self._lines[request.slot_class], kept.wish)
         self.changes += 1
         kind = (request.model, request.rows, request.slot_class)

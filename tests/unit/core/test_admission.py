@@ -137,13 +137,13 @@ def test_policy_may_refuse():
     """A policy's no comes after the hard limits and carries its own retry time."""
 
     class Closed:
-        def refuse(self, request, load, now_ns):
+        def refuse(self, request, foreseen, load, now_ns):
             assert load == LoadView(0, 0, 1, 1)
-            return Refusal(7 * MS)
+            return Refusal(70 * MS)
 
     policy = replace(fifo(MeanPredictor()), admission=Closed())
     talk = a_kernel(policy)
-    assert talk.arrives(1) == [a_reject(1, RejectReason.PREDICTED_LATE, 7 * MS)]
+    assert talk.arrives(1) == [a_reject(1, RejectReason.PREDICTED_LATE, 70 * MS)]
 
 
 def test_draining_refuses_new_work_and_finishes_the_rest():

@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from headway.core import ModelName, RequestArrived, RequestCancelled, RequestId, SlotOption
+from headway.core import (
+    Hold,
+    ModelName,
+    RequestArrived,
+    RequestCancelled,
+    RequestId,
+    SlotOption,
+    Start,
+)
 from headway.policy import fifo
 from headway.testing import (
     MeanPredictor,
@@ -144,11 +152,11 @@ def test_buckets_that_cannot_run_are_not_looked_at():
 
 
 def test_policy_may_hold_work_back():
-    """A placement that says None keeps the slot free until something changes."""
+    """A placement that holds keeps the slot free until something changes."""
 
     class OnlyLaneOne:
-        def place(self, head, options: list[SlotOption], now_ns):
-            return next((o for o in options if o.lane == 1), None)
+        def place(self, bucket, model, options: list[SlotOption], fleet, now_ns):
+            return next((Start(o) for o in options if o.lane == 1), Hold())
 
     policy = replace(fifo(MeanPredictor()), placement=OnlyLaneOne())
     talk = a_kernel(policy, devices=[a_device(lanes=[0, 1])])

@@ -210,17 +210,18 @@ def test_request_that_ends_between_segments_drops_what_was_kept(end):
     play(scenario, service_ns=service_ns)
 
 
-def test_reload_between_segments_starts_over():
-    """All rows of an answer are of one version: the rows that the old one ran are run again."""
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_reload_between_segments_starts_over(version):
+    """All rows of an answer are of one load, be its version called the same: they run again."""
 
     async def scenario(rig):
         asked = rig.infer(inputs=rows_of(6))
         await rig.until_ms(5)
-        load = rig.task(rig.engine.load(ECHO, {"version": "2"}))
+        load = rig.task(rig.engine.load(ECHO, {"version": version}))
         reply = await asked
         await load
         assert values_of(reply.outputs[0]) == [0, 1, 2, 3, 4, 5]
-        assert reply.version == "2"
+        assert reply.version == version
         assert reply.segments == 3
         dispatches = commands(rig, Dispatch)
         assert [d.first_row for d in dispatches] == [0, 0, 2, 4]
