@@ -237,7 +237,8 @@ def rss_mib(pids: Sequence[int]) -> float:
 class ServerProcess:
     """A server under test: started on entry; stopped with all that it started, on exit.
 
-    Only one at a time: whatever descends from the benchmark is taken to be the server's.
+    Only one at a time: whatever descends from the benchmark and is not spared is taken to be the
+    server's.
     """
 
     command: Sequence[str]
@@ -245,6 +246,8 @@ class ServerProcess:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     ready_within_s: float = 120.0
+    spares: frozenset[int] = frozenset()
+    """Processes of the benchmark's own that are not the server's, and live on."""
     ready_s: float = 0.0
     """How long it took to become ready; set on entry."""
     _process: subprocess.Popen[bytes] | None = None
@@ -299,7 +302,7 @@ class ServerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)
         for _ in range(50):
-            left = own_tree()
+            left = [pid for pid in own_tree() if pid not in self.spares]
             if not left:
                 break
             for pid in left:

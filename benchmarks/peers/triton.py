@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness import free_port
@@ -48,38 +49,46 @@ class TritonPythonModel:
 
 def launch(home: Path, python: Path, port: int) -> Launch:
     """See `Peer.launch`."""
-    site, libraries = _ask(python)
-    # The binary looks for its libraries three folders up from its own.
-    server = home / "pytriton" / "tritonserver"
-    if not server.exists():
-        _copy_server(Path(site) / "pytriton" / "tritonserver", server)
-        (home / "nvidia_pytriton.libs").symlink_to(Path(site) / "nvidia_pytriton.libs")
     version = home / "models" / "echo" / "1"
     version.mkdir(parents=True, exist_ok=True)
     (version.parent / "config.pbtxt").write_text(_CONFIG)
     (version / "model.py").write_text(_MODEL)
+    command, env = start(home, python, port, home / "models")
     return Launch(
-        command=[
-            str(server / "bin" / "tritonserver"),
-            f"--model-repository={home / 'models'}",
-            f"--backend-directory={server / 'backends'}",
-            "--http-address=127.0.0.1",
-            f"--http-port={port}",
-            "--grpc-address=127.0.0.1",
-            f"--grpc-port={free_port()}",
-            "--metrics-address=127.0.0.1",
-            f"--metrics-port={free_port()}",
-        ],
-        env={
-            "LD_LIBRARY_PATH": f"{site}/nvidia_pytriton.libs:{libraries}",
-            "PATH": f"{python.parent}:/usr/bin:/bin",
-        },
+        command=command,
+        env=env,
         path=OIP_PATH,
         body=OIP_BODY,
         values=oip_values,
         ready="/v2/health/ready",
         protocol="OIP",
     )
+
+
+def start(home: Path, python: Path, port: int, models: Path) -> tuple[list[str], Mapping[str, str]]:
+    """How to start it with the models of a folder: a command, and what its environment needs."""
+    site, libraries = _ask(python)
+    # The binary looks for its libraries three folders up from its own.
+    server = home / "pytriton" / "tritonserver"
+    if not server.exists():
+        _copy_server(Path(site) / "pytriton" / "tritonserver", server)
+        (home / "nvidia_pytriton.libs").symlink_to(Path(site) / "nvidia_pytriton.libs")
+    command = [
+        str(server / "bin" / "tritonserver"),
+        f"--model-repository={models}",
+        f"--backend-directory={server / 'backends'}",
+        "--http-address=127.0.0.1",
+        f"--http-port={port}",
+        "--grpc-address=127.0.0.1",
+        f"--grpc-port={free_port()}",
+        "--metrics-address=127.0.0.1",
+        f"--metrics-port={free_port()}",
+    ]
+    env = {
+        "LD_LIBRARY_PATH": f"{site}/nvidia_pytriton.libs:{libraries}",
+        "PATH": f"{python.parent}:/usr/bin:/bin",
+    }
+    return command, env
 
 
 def _copy_server(wheel: Path, server: Path) -> None:

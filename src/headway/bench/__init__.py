@@ -8,6 +8,8 @@ from headway.bench.campaign import FULL, QUICK, Campaign, News, OnNews, carry_ou
 from headway.bench.contest import (
     CONTEST_FULL,
     CONTEST_OTHERS_MAX,
+    CONTEST_POLICIES,
+    CONTEST_POLICIES_QUICK,
     CONTEST_QUICK,
     Contest,
     ContestNews,
@@ -64,6 +66,8 @@ from headway.bench.simulated import (
 __all__ = [
     "CONTEST_FULL",
     "CONTEST_OTHERS_MAX",
+    "CONTEST_POLICIES",
+    "CONTEST_POLICIES_QUICK",
     "CONTEST_QUICK",
     "FULL",
     "MIXES",

@@ -26,6 +26,8 @@ __all__ = [
     "CONTEST_NEWS",
     "CONTEST_ORDERS",
     "CONTEST_OTHERS_MAX",
+    "CONTEST_POLICIES",
+    "CONTEST_POLICIES_QUICK",
     "CONTEST_QUICK",
     "Contest",
     "ContestNews",
@@ -43,6 +45,23 @@ CONTEST_OTHERS_MAX: Final = 0.15
 """Cores that other programs may use before a run is played again."""
 RUN_OVERHEAD_NS: Final = 1_500_000_000
 """Of a run: a worker that starts and loads, a warm-up, and the end of the last requests."""
+CONTEST_POLICIES: Final = (
+    "fifo",
+    "priority",
+    "edf",
+    "static-cap",
+    "static-cap:low_max=2",
+    "static-cap:low_max=3",
+    "lane-edf",
+    "batch3:low_min=3",
+    "clockwork",
+    "nexus",
+    "pcie",
+    "strait",
+    "headway",
+)
+"""All that ship, as a command line names them; low classes of the mixes have priority 3."""
+CONTEST_POLICIES_QUICK: Final = ("priority", "headway")
 ROWS_FILE: Final = "runs.jsonl"
 
 

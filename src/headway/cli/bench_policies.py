@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headway.cli.arguments import duration_ns, policy_flags
+from headway.cli.arguments import duration_ns, policy_flag, policy_flags
 from headway.cli.bench_words import demand_extra, fetch, listed, load_ratio
 from headway.cli.output import drawing, print_json, print_rich, progress_bar, say
 from headway.units import NS_PER_S
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_policies_flags", "run_policies"]
 
-_POLICIES: Final = (
-    "fifo,priority,edf,static-cap,static-cap:low_max=2,static-cap:low_max=3,lane-edf,batch3,"
-    "clockwork,nexus,pcie,strait,headway"
-)
-_POLICIES_QUICK: Final = "priority,headway"
 _NICED: Final = {"yes": (True,), "no": (False,), "both": (True, False)}
 _STEPS: Final = 100
 """Of the bar, for each run."""
@@ -62,12 +57,19 @@ def add_policies_flags(group: "argparse._ArgumentGroup") -> None:
 def run_policies(args: argparse.Namespace) -> int:
     """Play, sum up, show."""
     # Here, for `headway bench --help` needs no models.
-    from headway.bench import MOVING, Contender, hold_contest
+    from headway.bench import (
+        CONTEST_POLICIES,
+        CONTEST_POLICIES_QUICK,
+        MOVING,
+        Contender,
+        hold_contest,
+    )
     from headway.config import cache_folder
     from headway.report import compare_policies, summarise_policies
 
     contest = _contest(args)
-    flags = args.policies or policy_flags(_POLICIES_QUICK if args.quick else _POLICIES)
+    usual = CONTEST_POLICIES_QUICK if args.quick else CONTEST_POLICIES
+    flags = args.policies or [policy_flag(text) for text in usual]
     contenders = [Contender(flag.text, flag.settings) for flag in flags]
     demand_extra(plots=args.plots is not None)
     cache = cache_folder()

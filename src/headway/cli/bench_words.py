@@ -1,4 +1,4 @@
-"""What the benchmarks of real models share: lists on the command line, and what must be there first.
+"""What the benchmarks of real models share: lists of words, and what must be there first.
 
 Knows packages and the folder of models. Refuses to know what is measured.
 """

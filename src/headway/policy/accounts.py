@@ -25,6 +25,8 @@ __all__ = ["Accounts"]
 
 _TENANTS_MAX: Final = 10_000
 """Accounts of a class; those that are idle go first."""
+_FREE_MIN_RATIO: Final = 1e-3
+"""Of the time, which floors leave to the others even where they add up to all of it."""
 _BUSY_LOOKED_AT: Final = 64
 
 
@@ -60,13 +62,17 @@ class _Class:
 
 
 class _Charge:
-    __slots__ = ("expected_ns", "ran_ns", "round_ns", "was_started")
+    """What one request was charged, until it is settled."""
+
+    __slots__ = ("expected_ns", "has_ended", "ran_ns", "round_ns", "running_count")
 
     def __init__(self, round_ns: float, expected_ns: float) -> None:
         self.round_ns = round_ns
         self.expected_ns = expected_ns
         self.ran_ns = 0
-        self.was_started = False
+        self.running_count = 0
+        """Batches with rows of it that run."""
+        self.has_ended = False
 
 
 class Accounts:
@@ -79,7 +85,8 @@ class Accounts:
             to 1; what it asks for beyond that is by weight.
         quantum_ns: device time, at weight 1, that makes a round.
 
-    Invariants: a request is charged once, and settled or given back once.
+    Invariants: a request is charged once, and settled once: when it has ended and nothing of it
+    runs any more.
     """
 
     def __init__(
@@ -132,29 +139,39 @@ class Accounts:
         """Its round is being served."""
         charge = self._charges.get(request.request_id)
         if charge is not None:
-            charge.was_started = True
+            charge.running_count += 1
             of_class = self._classes[request.slot_class]
             of_class.served_ns = max(of_class.served_ns, min(charge.round_ns, of_class.least_ns()))
 
     def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
-        """Some of it, or all, was executed."""
+        """Some of it, or all, was executed; its batch may outlast it."""
         charge = self._charges.get(request.request_id)
         if charge is not None:
             charge.ran_ns += device_ns
+            charge.running_count -= 1
+            self._settle(request, charge)
 
     def ended(self, request: Request, is_met: bool, now_ns: int) -> None:
-        """What was charged too much is given back, what was charged too little is charged."""
-        charge = self._charges.pop(request.request_id, None)
+        """Its tenant waits for it no longer; what still runs of it is paid for when it has run."""
+        charge = self._charges.get(request.request_id)
         if charge is None:
             return
+        charge.has_ended = True
         of_class = self._classes[request.slot_class]
         account = of_class.accounts[request.tenant]
-        is_running = charge.was_started and charge.ran_ns == 0
-        ran_ns = charge.expected_ns if is_running else float(charge.ran_ns)
-        account.charged_ns += (ran_ns - charge.expected_ns) / account.weight
         account.live_count -= 1
         if account.live_count == 0:
             del of_class.busy[request.tenant]
+        self._settle(request, charge)
+
+    def _settle(self, request: Request, charge: _Charge) -> None:
+        """Give back what was charged too much, charge what was too little, once that is known."""
+        if not charge.has_ended or charge.running_count > 0:
+            return
+        del self._charges[request.request_id]
+        account = self._classes[request.slot_class].accounts.get(request.tenant)
+        if account is not None:  # else it lay idle and was forgotten meanwhile
+            account.charged_ns += (charge.ran_ns - charge.expected_ns) / account.weight
 
     def _start_ns(self, of_class: _Class, tenant: TenantId) -> float:
         """Where a tenant's next request begins."""
@@ -170,13 +187,24 @@ class Accounts:
 def _with_floors(
     weights: Mapping[TenantId, float], floors: Mapping[TenantId, float]
 ) -> dict[TenantId, float]:
-    """Weights such that a tenant with a floor has that part among all that are named."""
-    result = dict(weights)
-    rest = sum([weights.get(each, 1.0) for each in weights if each not in floors]) or 1.0
-    free = max(1e-3, 1.0 - sum(floors.values()))
-    for tenant, floor in floors.items():
-        result[tenant] = max(weights.get(tenant, 1.0), rest * floor / free)
-    return result
+    """Weights such that a tenant with a floor has that part at least among all that are named.
+
+    Those whose weight gives them less than their floor get the floor; what that leaves is shared by
+    weight among the others, which may put one more of them below its own.
+    """
+    given = {tenant: weights.get(tenant, 1.0) for tenant in {**weights, **floors}}
+    raised: dict[TenantId, float] = {}
+    while True:
+        rest = sum([weight for tenant, weight in given.items() if tenant not in raised]) or 1.0
+        free = max(_FREE_MIN_RATIO, 1.0 - sum(raised.values()))
+        below = {
+            tenant: floor
+            for tenant, floor in floors.items()
+            if tenant not in raised and given[tenant] / rest * free < floor
+        }
+        if not below:
+            return given | {tenant: rest * floor / free for tenant, floor in raised.items()}
+        raised |= below
 
 
 def _forget_idle(of_class: _Class) -> None:

@@ -18,8 +18,8 @@ _NOTHING: Final = "–"
 def policies_table(rows: Sequence[PolicySummary], *, title: str = "") -> Table:
     """A line for each policy, a section for each mix, load and kind of slots."""
     table = Table(title=title or None, title_justify="left")
-    table.add_column("mix")
-    table.add_column("policy")
+    table.add_column("mix", no_wrap=True)
+    table.add_column("policy", no_wrap=True)
     columns = {
         name: cell for name, cell in _COLUMNS.items() if any(cell(row) != _NOTHING for row in rows)
     }
@@ -47,7 +47,7 @@ def differences_table(rows: Sequence[PolicyDifference], *, title: str = "") -> T
     """One policy less each of the others, on the same arrivals."""
     table = Table(title=title or None, title_justify="left")
     for name in ("mix", "policy", "less"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     headers = ("pairs", "high viol., points", "high viol., relative", "low viol., points")
     for name in (*headers, "low work in time, relative", "waste, points"):
         table.add_column(name, justify="right")

@@ -18,7 +18,8 @@ from headway.bench import (
 from headway.bench import Progress as RecordingProgress
 from headway.bench.plan import Shift
 from headway.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main, parser_of
-from headway.cli import bench as verb
+from headway.cli import bench_prediction as verb
+from headway.cli import bench_words
 
 
 def campaign_of(*words):
@@ -62,7 +63,7 @@ def test_loads_that_are_none_are_refused(loads, capsys):
 
 def test_unknown_setup_and_predictor_are_refused(capsys, monkeypatch):
     """Exit code 2, with those that there are."""
-    monkeypatch.setattr(verb, "_fetch", lambda cache: None)
+    monkeypatch.setattr(verb, "fetch", lambda cache: None)
     assert main(["bench", "prediction", "--quick", "--configs", "best"]) == EXIT_USAGE
     assert "no set-up `best`" in capsys.readouterr().err
     assert main(["bench", "prediction", "--quick", "--predictors", "best"]) == EXIT_USAGE
@@ -71,7 +72,7 @@ def test_unknown_setup_and_predictor_are_refused(capsys, monkeypatch):
 
 def test_missing_extra_is_told(capsys, monkeypatch):
     """With the words that install it, before the first minute is spent."""
-    monkeypatch.setattr(verb, "find_spec", lambda name: None)
+    monkeypatch.setattr(bench_words, "find_spec", lambda name: None)
     assert main(["bench", "prediction", "--quick"]) == EXIT_FAILED
     captured = capsys.readouterr()
     assert "the benchmark needs `onnxruntime`, `pillow`" in captured.err
@@ -135,7 +136,7 @@ def campaign_run(monkeypatch):
         options["on_judged"](Path("x/pinned-u85-s1.jsonl"))
         return an_outcome()
 
-    monkeypatch.setattr(verb, "_fetch", lambda cache: None)
+    monkeypatch.setattr(verb, "fetch", lambda cache: None)
     monkeypatch.setattr("headway.bench.run_campaign", run_campaign)
     return asked
 
