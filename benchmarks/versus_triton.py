@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import harness
 import msgspec
@@ -58,6 +58,8 @@ QUICK_SERVERS = (HEADWAY, "triton")
 MIXES = ("stationary", "moving-1")
 OTHERS_CORES_MAX = 0.15
 STARTS_MAX = 3
+SERVER_PRECEDENCE = -10
+"""Of a server's session; the client asks for -20."""
 RUN_OVERHEAD_S = 8
 """A start, a warm-up and an end."""
 MEASURES = ("high_violations", "low_violations", "high_goodput_rps", "low_goodput_rps")
@@ -67,7 +69,7 @@ COLUMNS = (
     *("refused", "late", "failed", "send_delay_p99_ms", "others_cores"),
 )
 NOTES = (
-    "Verdicts are the client's: an answer counts if it came within the budget from when it was due.",
+    "Verdicts are the client's: met is what was answered within the budget, from when it was due.",
     "Rows with a seed are runs; those with seed `all` are means, with 95 % intervals.",
     "headway_high_ratio, headway_low_goodput_ratio: headway's mean over that of the row's server.",
     "Servers run the same ONNX files on onnxruntime with one thread; a batch is one request.",
@@ -216,10 +218,13 @@ def class_words(run: Run, known: Known) -> list[ClassWords]:
 
 
 def prefer(pids: Sequence[int]) -> None:
-    """Put the sessions of these processes before whatever else the machine does."""
+    """Put the sessions of these processes before what others run, and after the client's.
+
+    The client stands for other machines, so it must not wait for a core that a server keeps busy.
+    """
     for pid in pids:
         with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/autogroup").write_text("-20")
+            Path(f"/proc/{pid}/autogroup").write_text(str(SERVER_PRECEDENCE))
 
 
 # -- runs ----------------------------------------------------------------------------------------
@@ -287,15 +292,10 @@ def play_once(run: Run, known: Known, client: Client, keep: Path | None) -> harn
             plan=plan_of(run, known),
             samples=str(samples_path),
         )
-        server = harness.ServerProcess(
-            command=command,
-            is_ready=is_ready,
-            env=env,
-            cwd=home,
-            spares=frozenset({client.pid}),
-        )
+        spares = frozenset({client.pid})
+        server = harness.ServerProcess(command, is_ready, env=env, cwd=home, spares=spares)
         with triton_mix.swept(), started(server):
-            prefer(harness.own_tree())
+            prefer([pid for pid in harness.own_tree() if pid != client.pid])
             with harness.Interval() as interval:
                 try:
                     client.play(order)
@@ -452,8 +452,8 @@ def runs_of(arguments: argparse.Namespace) -> list[Run]:
     ]
 
 
-def say(text: str, stream: IO[str] = sys.stderr) -> None:
-    print(text, file=stream, flush=True)
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def play_all(runs: Sequence[Run], arguments: argparse.Namespace) -> list[harness.Row]:

@@ -32,6 +32,16 @@ class HeadwayTalk(Dialogue):
         request = replace(a_request(request_id, at=at, **what), late_ns=late * MS)
         return self.handle(RequestArrived(request=request), at=at)
 
+    def serve_unknown(self, model):
+        """Load a model that nothing is known of."""
+        self.serve(a_model(model))
+
+    def finishes_late(self, batch_id, *, at_ms):
+        """A batch has run, after the timers that were due before."""
+        while self.kernel.armed_at_ns is not None and self.kernel.armed_at_ns < at_ms * MS:
+            self.wakes(at=max(self.now_ns, self.kernel.armed_at_ns))
+        return self.finishes(batch_id, at=at_ms * MS)
+
     def arrive_often(self, count, *, every_ms, from_ms=0, first_id=1000, **what):
         """High requests one after the other, each served at once, so that more are expected."""
         for index in range(count):
@@ -41,7 +51,7 @@ class HeadwayTalk(Dialogue):
             self.finishes(batch_id, at=start_ms * MS + self._alone_ns(what))
 
     def _alone_ns(self, what):
-        return self.kernel.policy.predictor.solo_ns(what.get("model", "m"), 1)
+        return self.kernel.policy.predictor.solo_ns(what.get("model", "m"), what.get("rows", 1))
 
 
 def a_headway_talk(

@@ -34,7 +34,7 @@ _NEEDED: Final = {
 
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
-    parser.add_argument("--quick", action="store_true", help="less than two minutes instead of three")
+    parser.add_argument("--quick", action="store_true", help="one minute, not two")
     parser.add_argument(
         "--seconds", type=positive(int), metavar="S", help="length of each policy's turn"
     )

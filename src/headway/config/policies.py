@@ -146,13 +146,12 @@ _Weight = Annotated[float, Field(gt=0.0, le=1e6)]
 
 
 class HeadwayPolicyConfig(_ClassedPolicyConfig):
-    """Decides by prediction: what starts, what waits, what is refused. Has the predictor `headway`
-    unless another is written."""
+    """Decides by prediction what starts, waits and is refused; its own predictor is `headway`."""
 
     kind: Literal["headway"]
     """By prediction."""
     caution_ratio: _Ratio = 0.0
-    """How a forecast is read for those whom a start may harm: 0 at its mean, 1 at its upper bound."""
+    """How a forecast is read for those whom a start may harm: 0 at its mean, 1 at its bound."""
     reserve_ratio: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """High requests that the start of a low one is expected to make late are held against it so
     many times: below 1 of the product it starts. 0 starts low work wherever a lane is free."""
@@ -176,9 +175,9 @@ class HeadwayPolicyConfig(_ClassedPolicyConfig):
     """Give up who cannot be in time, so that others can; false gives up only what is hopeless."""
     quantum: PositiveDuration = 250 * NS_PER_MS
     """Device time of a round of tenants."""
-    shares: dict[str, _Weight] = {}
+    shares: dict[str, _Weight] = Field(default_factory=dict)
     """Tenant -> weight of its share within a class; those not named have 1."""
-    floors: dict[str, _Ratio] = {}
+    floors: dict[str, _Ratio] = Field(default_factory=dict)
     """Tenant -> part of a class's device time that it has at least."""
 
 

@@ -13,6 +13,7 @@ from headway.core.foresight import Foresight
 from headway.core.hang import HangWatch
 from headway.core.lifecycle import Lifecycle
 from headway.core.names import BatchId
+from headway.core.params import ModelParams
 from headway.core.ports import GiveUp, Hold, Policy, SlotOption, Start
 from headway.core.request import ExpireReason, SlotClass
 from headway.core.room import WaitingRoom
@@ -45,6 +46,8 @@ class Dispatcher:
         "_policy",
         "_room",
         "_timers",
+        "has_asked",
+        "is_holding",
         "now_ns",
     )
 
@@ -71,6 +74,10 @@ class Dispatcher:
         self._batch_seq = 0
         self.now_ns = 0
         """Of the step that is being taken."""
+        self.has_asked = False
+        """In this step, after all else, the policy was asked about whatever was due."""
+        self.is_holding = False
+        """The policy held something when it was last asked."""
 
     def consider(self, bucket: Bucket, queue: ModelQueue) -> None:
         """Mark a bucket due, or set the instant at which it will be."""
@@ -87,8 +94,11 @@ class Dispatcher:
         """Start batches until no free slot can be used. Never recurses."""
         while self._fleet.free_slots and self._dispatch_one(out):
             pass
+        self.has_asked = True
 
     def _dispatch_one(self, out: list[Command]) -> bool:
+        """Ask about what is due in order of service, until something was started or has ended."""
+        self.is_holding = False
         is_served = self._fleet.is_served
         queues = [q for q in self._room.queues.values() if q.count and is_served(q.params.name)]
         heads = [head for queue in queues if (head := queue.due_head()) is not None]
@@ -101,30 +111,32 @@ class Dispatcher:
         return any(self._try_start(bucket, out) for _, bucket in rest if bucket is not first)
 
     def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
-        """Start the bucket's batch; True when one was started, or what was due is gone."""
+        """Start the bucket's batch; True when one was started, or what was due has ended."""
         queue = bucket.model
         options = self._fleet.options(queue.params.name, bucket.version)
         if not options:
             return False
-        while bucket.count:
-            placing = self._policy.placement.place(
-                bucket, queue.params, options, self._fleet, self.now_ns
-            )
-            if isinstance(placing, Start):
-                self._start_batch(bucket, queue, placing, out)
-                return True
-            if isinstance(placing, Hold):
-                self._hold(bucket, placing)
-                return False
+        placing = self._policy.placement.place(
+            bucket, queue.params, options, self._fleet, self.now_ns
+        )
+        if isinstance(placing, Hold):
+            self._hold(bucket, placing)
+            return False
+        bucket.is_held = False
+        if isinstance(placing, Start):
+            self._start_batch(bucket, queue, placing, out)
+        else:
             assert isinstance(placing, GiveUp), "a policy starts, holds or gives up"
             head = bucket.head()
-            assert head is not None, "a bucket with a count has a head"
+            assert head is not None, "only who waits is due"
             self._endings.expire(head, ExpireReason.PREDICTED_LATE, self.now_ns, out)
+        # Only now: while members are taken their replica has nothing to keep it loaded.
         self._lifecycle.settle(self._room.queues, out)
         return True
 
     def _hold(self, bucket: Bucket, hold: Hold) -> None:
         """Ask again at the instant that the policy named, if it named one."""
+        self.is_holding = bucket.is_held = True
         if bucket.recheck is not None:
             self._timers.cancel(bucket.recheck)
             bucket.recheck = None
@@ -138,57 +150,69 @@ class Dispatcher:
         if rows_max is None:
             rows_max = self._policy.batching.rows_max(bucket, queue.params)
         rows_max = max(1, min(rows_max, queue.params.batch_rows_max))
-        batch = self._take(bucket, queue, start.option, rows_max, out)
-        if batch is not None:
-            self._start(batch, start.option, out)
+        is_probe = queue.barren_count >= _BARREN_MAX
+        head = self._next_in_time(bucket, queue.params, out, is_probe=is_probe)
+        if head is None:
+            queue.barren_count += 1
+            return
+        queue.barren_count = 0
+        batch = self._first(head, queue, start.option, rows_max)
+        if queue.params.can_batch and not batch.is_segment:
+            self._fill(batch, bucket, rows_max, out)
+        self._start(batch, start.option, out)
         if bucket.count:
             bucket.is_due = False
             self.consider(bucket, queue)
-        # Only now: while members are taken their replica has nothing to keep it loaded.
-        self._lifecycle.settle(self._room.queues, out)
 
-    def _take(
-        self,
-        bucket: Bucket,
-        queue: ModelQueue,
-        option: SlotOption,
-        rows_max: int,
-        out: list[Command],
-    ) -> Batch | None:
-        """Pop the batch's members in order of service; those who cannot make it are expired.
+    def _next_in_time(
+        self, bucket: Bucket, params: ModelParams, out: list[Command], *, is_probe: bool = False
+    ) -> Entry | None:
+        """The head, once those before it that cannot make it have ended; None if all have.
 
-        The batch ends before a member that would make it too slow for itself or for another. A
-        request that is to run in segments, or has begun to, is alone in its batch.
+        A probe is started whatever was the fastest so far.
         """
-        batch: Batch | None = None
-        tightest_ns = 0
-        floor_ns = self._policy.predictor.floor_ns
         while (entry := bucket.head()) is not None:
-            request = entry.request
-            left_ns = request.expires_at_ns - self.now_ns
-            whole_rows = min(entry.rows_left, rows_max) if queue.params.can_split else request.rows
+            left_ns = entry.request.expires_at_ns - self.now_ns
             if left_ns <= 0:
-                self._endings.expire(entry, ExpireReason.DEADLINE_PAST, self.now_ns, out)
-                continue
-            if left_ns <= floor_ns(request.model, whole_rows) and (
-                batch is not None or queue.barren_count < _BARREN_MAX
-            ):
-                self._endings.expire(entry, ExpireReason.HOPELESS, self.now_ns, out)
-                continue
-            if batch is None:
-                batch = self._first(entry, queue, option, rows_max)
-                tightest_ns = left_ns
-                if batch.is_segment:
-                    break
-                continue
-            grown = batch.rows + request.rows
-            tightest_ns = min(tightest_ns, left_ns)
-            if entry.rows_done or grown > rows_max or tightest_ns <= floor_ns(request.model, grown):
-                break
+                reason = ExpireReason.DEADLINE_PAST
+            elif not is_probe and left_ns <= self._least_ns(entry, params):
+                reason = ExpireReason.HOPELESS
+            else:
+                return entry
+            self._endings.expire(entry, reason, self.now_ns, out)
+        return None
+
+    def _least_ns(self, entry: Entry, params: ModelParams) -> int:
+        """No request with so many rows left was ever done sooner: its segments never run at once.
+
+        In as few batches as its model allows, whatever the policy has in mind.
+        """
+        floor_ns = self._policy.predictor.floor_ns
+        if not params.can_split:
+            return floor_ns(params.name, entry.request.rows)
+        full_count, rest = divmod(entry.rows_left, params.batch_rows_max)
+        least_ns = floor_ns(params.name, rest) if rest else 0
+        if full_count:
+            least_ns += full_count * floor_ns(params.name, params.batch_rows_max)
+        return least_ns
+
+    def _fill(self, batch: Batch, bucket: Bucket, rows_max: int, out: list[Command]) -> None:
+        """Add who comes next, up to one that would make it too slow for itself or for another.
+
+        Who has begun to run in segments goes on alone.
+        """
+        params, floor_ns = batch.queue.params, self._policy.predictor.floor_ns
+        tightest_at_ns = batch.members[0].request.expires_at_ns
+        while (entry := self._next_in_time(bucket, params, out)) is not None:
+            request = entry.request
+            rows = batch.rows + request.rows
+            tightest_at_ns = min(tightest_at_ns, request.expires_at_ns)
+            if rows > rows_max or entry.rows_done:
+                return
+            if tightest_at_ns - self.now_ns <= floor_ns(params.name, rows):
+                return
             self._ledger.dispatch(entry)
             batch.add(entry, request.rows)
-        queue.barren_count = 0 if batch is not None else queue.barren_count + 1
-        return batch
 
     def _first(self, entry: Entry, queue: ModelQueue, option: SlotOption, rows_max: int) -> Batch:
         """A batch with its first member, or with a segment of it."""
@@ -198,7 +222,10 @@ class Dispatcher:
         self._ledger.dispatch(entry)
         if entry.rows_done and entry.generation != replica.generation:
             entry.rows_done = 0  # all rows of an answer are of one load: it starts over
-        rows = min(entry.rows_left, rows_max) if queue.params.can_split else entry.request.rows
+        rows, params = entry.rows_left, queue.params
+        if params.can_split:
+            least = -(-min(entry.request.rows, params.batch_rows_max) // params.segments_max)
+            rows = min(rows, max(least, rows_max))
         entry.generation = replica.generation
         batch.add(entry, rows)
         if rows < entry.rows_left:

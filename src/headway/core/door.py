@@ -100,7 +100,7 @@ class Door:
             return RejectReason.DRAINING
         if queue is None or not self._lifecycle.takes(request.model, request.version):
             return RejectReason.MODEL_NOT_FOUND
-        if request.deadline_at_ns <= now_ns:
+        if request.expires_at_ns <= now_ns:
             return RejectReason.DEADLINE_PAST
         if not self._lifecycle.has_hope(request.model):
             return RejectReason.MODEL_UNAVAILABLE

@@ -17,6 +17,7 @@ def check_invariants(kernel: Kernel) -> None:
     """
     _check_conservation(kernel)
     _check_limits(kernel)
+    _check_queues(kernel)
     _check_slots(kernel)
     _check_replicas(kernel)
     _check_work_conserving(kernel)
@@ -61,9 +62,6 @@ def _check_limits(kernel: Kernel) -> None:
         buckets = queue.buckets.values()
         _require(queue.count == sum(b.count for b in buckets), f"`{name}` counts its buckets")
         _require(queue.rows == sum(b.rows for b in buckets), f"`{name}` sums its rows")
-        for bucket in buckets:
-            keys = [request.request_id for request in bucket.front(bucket.count)]
-            _require(len(keys) == bucket.count, f"a bucket of `{name}` holds who waits in it")
         _require(all(b.count > 0 for b in buckets), f"`{name}` keeps no empty bucket")
     for batch in kernel.fleet.batches.values():
         _require(
@@ -75,6 +73,27 @@ def _check_limits(kernel: Kernel) -> None:
             batch.live_count == sum(e.batch is batch for e in batch.members),
             "live_count counts members that have not ended",
         )
+
+
+def _check_queues(kernel: Kernel) -> None:
+    line = list(kernel.room.line.entries())
+    away = [e for e in kernel.ledger.live.values() if e.is_away]
+    for name, queue in kernel.queues.items():
+        own_away = [e for e in away if e.batch is not None and e.batch.queue is queue]
+        _require(queue.away_count == len(own_away), f"`{name}` counts those away")
+        away_bytes = sum(e.request.payload_bytes for e in own_away)
+        _require(queue.away_bytes == away_bytes, f"`{name}` sums the payloads of those away")
+        own = [e for e in line if e.bucket is not None and e.bucket.model is queue]
+        newest = sorted(own, key=lambda e: (-e.request.priority, -e.key[-1]))
+        is_so = list(queue.less_important_than(-1)) == newest
+        _require(is_so, f"`{name}` knows the least important and newest of who waits")
+        for bucket in queue.buckets.values():
+            here = [e.request for e in own if e.bucket is bucket]
+            _require(bucket.front(bucket.count) == here, f"a bucket of `{name}` is in order")
+            oldest_at_ns = min(r.arrived_at_ns for r in here)
+            _require(bucket.oldest_arrived_at_ns == oldest_at_ns, "a bucket knows its oldest")
+            tightest_at_ns = min(r.deadline_at_ns for r in here)
+            _require(bucket.tightest_deadline_at_ns <= tightest_at_ns, "no deadline is missed")
 
 
 def _check_slots(kernel: Kernel) -> None:
@@ -99,18 +118,21 @@ def _check_replicas(kernel: Kernel) -> None:
 
 
 def _check_work_conserving(kernel: Kernel) -> None:
+    """What is due beside a free slot is held, and where this step asked the policy says so again.
+
+    In a step that did not ask, time has passed or something was learnt, so it might not.
+    """
+    place = kernel.policy.placement.place
     for queue in kernel.queues.values():
         for _, bucket in queue.due_buckets():
             options = kernel.fleet.options(queue.params.name, bucket.version)
-            head = bucket.head()
-            if options and head is not None:
-                placing = kernel.policy.placement.place(
-                    bucket, queue.params, options, kernel.fleet, kernel.now_ns
-                )
-                _require(
-                    isinstance(placing, Hold),
-                    f"due work of `{queue.params.name}` waits beside a free slot",
-                )
+            if not options:
+                continue
+            is_held = bucket.is_held
+            if kernel.dispatcher.has_asked:
+                placing = place(bucket, queue.params, options, kernel.fleet, kernel.now_ns)
+                is_held = is_held and isinstance(placing, Hold)
+            _require(is_held, f"due work of `{queue.params.name}` waits beside a free slot")
 
 
 def _check_timers(kernel: Kernel) -> None:

@@ -10,6 +10,7 @@ another batch. Its deadline ends it wherever it is, as does its client (`_cancel
 inside a running batch keeps its place in it, so that every other row still goes to its own caller.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
 from headway.core.commands import CancelBatch, Command, KeepSegment, SetTimer
@@ -43,7 +44,7 @@ from headway.core.lifecycle import Lifecycle, members_alive
 from headway.core.names import ModelName, RequestId
 from headway.core.params import KernelParams, ModelParams
 from headway.core.ports import Aging, Policy
-from headway.core.request import ExpireReason, RejectReason, Request, RequestState
+from headway.core.request import ExpireReason, RejectReason, Request
 from headway.core.room import WaitingRoom
 from headway.core.timers import TimerQueue
 from headway.core.waiting import (
@@ -89,7 +90,7 @@ class Kernel:
         self.lifecycle = Lifecycle(params, self.fleet, self.timers)
         self._hangs = HangWatch(self.fleet, self.timers)
         self._endings = Endings(self.ledger, policy.feedback)
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             policy,
             self.fleet,
             self.room,
@@ -111,7 +112,8 @@ class Kernel:
             InternalError: a bug in the kernel or a driver; the engine must stop.
         """
         assert now_ns >= self.now_ns, f"time went back from {self.now_ns} to {now_ns}"
-        self.now_ns = self._dispatcher.now_ns = now_ns
+        self.now_ns = self.dispatcher.now_ns = now_ns
+        self.dispatcher.has_asked = False
         out: list[Command] = []
         match event:
             case RequestArrived():
@@ -155,15 +157,15 @@ class Kernel:
         if reason is not None:
             self._endings.refuse(request, reason, retry_after_ns, self.now_ns, out)
             return
-        for victim in victims:
-            self._displace(victim, out)
+        if victims:
+            self._displace(victims, out)
         self._admit(request, foreseen, self.queues[request.model], out)
-        if victims and self.fleet.free_slots:
-            self._dispatcher.dispatch(out)  # one that was held may have stood before others
 
-    def _displace(self, entry: Entry, out: list[Command]) -> None:
-        retry_after_ns = self.door.retry_after_ns(self.queues[entry.request.model])
-        self._endings.displace(entry, retry_after_ns, self.now_ns, out)
+    def _displace(self, victims: Iterable[Entry], out: list[Command]) -> None:
+        for entry in victims:
+            retry_after_ns = self.door.retry_after_ns(self.queues[entry.request.model])
+            self._endings.displace(entry, retry_after_ns, self.now_ns, out)
+        self.lifecycle.settle(self.queues, out)
 
     def _admit(
         self, request: Request, foreseen: Forecast, queue: ModelQueue, out: list[Command]
@@ -176,9 +178,9 @@ class Kernel:
         if self.policy.aging is not None:
             self._let_age(self.ledger.live[request.request_id], self.policy.aging)
         if not bucket.is_due:
-            self._dispatcher.consider(bucket, queue)
-        if bucket.is_due and self.fleet.free_slots:
-            self._dispatcher.dispatch(out)
+            self.dispatcher.consider(bucket, queue)
+        if self.fleet.free_slots and (bucket.is_due or self.dispatcher.is_holding):
+            self.dispatcher.dispatch(out)
 
     def _let_age(self, entry: Entry, aging: Aging) -> None:
         promotes_at_ns = aging.promotes_at_ns(entry.request)
@@ -209,24 +211,24 @@ class Kernel:
         """Tell the policy whose rows a slot was held for."""
         feedback = self.policy.feedback
         if feedback is not None:
+            rows = told_ns = 0
             for entry in batch.members:
-                device_ns = service_ns * batch.rows_of(entry) // batch.rows
-                feedback.ran(entry.request, device_ns, self.now_ns)
+                rows += batch.rows_of(entry)
+                upto_ns = service_ns * rows // batch.rows  # so that the parts make up the whole
+                feedback.ran(entry.request, upto_ns - told_ns, self.now_ns)
+                told_ns = upto_ns
 
     def _keep_segment(self, entry: Entry, batch: Batch, out: list[Command]) -> None:
-        """The rest of a request waits again at its old place, if it is served still."""
-        queue, request = batch.queue, entry.request
-        is_gone = self.queues.get(request.model) is not queue
-        if is_gone or not self.lifecycle.has_hope(request.model):
-            message = "the model was unloaded between two segments of the request"
-            self._endings.fail(entry, "model_not_found", message, self.now_ns, out)
-            return
+        """The rest of a request waits again at its old place.
+
+        Its model is there still: while requests are away or wait, no unload goes on.
+        """
         batch.live_count -= 1
         entry.rows_done += batch.rows
-        out.append(KeepSegment(request_id=request.request_id, batch_id=batch.batch_id))
-        bucket = self.ledger.take_back(entry, queue)
+        out.append(KeepSegment(request_id=entry.request.request_id, batch_id=batch.batch_id))
+        bucket = self.ledger.take_back(entry, batch.queue)
         if not bucket.is_due:
-            self._dispatcher.consider(bucket, queue)
+            self.dispatcher.consider(bucket, batch.queue)
 
     def _fail_batch(self, event: BatchFailed, out: list[Command]) -> None:
         batch = self.fleet.find_batch(event.batch_id)
@@ -245,7 +247,7 @@ class Kernel:
         self.fleet.finish(batch)
         self.lifecycle.settle(self.queues, out)
         if self.room.count:
-            self._dispatcher.dispatch(out)
+            self.dispatcher.dispatch(out)
 
     def _cancel(self, request_id: RequestId, out: list[Command]) -> None:
         entry = self.ledger.live.get(request_id)
@@ -254,8 +256,8 @@ class Kernel:
         batch = entry.batch
         self._endings.cancel(entry, self.now_ns, out)
         self._after_early_end(batch, out)
-        if batch is None and self.room.count and self.fleet.free_slots:
-            self._dispatcher.dispatch(out)  # a head that was held may have stood before others
+        if self.room.count and self.fleet.free_slots:
+            self.dispatcher.dispatch(out)  # a head that was held may have stood before others
 
     def _after_early_end(self, batch: Batch | None, out: list[Command]) -> None:
         if batch is not None and batch.live_count == 0:
@@ -285,7 +287,7 @@ class Kernel:
             else:
                 self.lifecycle.restart(item, out)
         if self.room.count and self.fleet.free_slots:
-            self._dispatcher.dispatch(out)
+            self.dispatcher.dispatch(out)
 
     def _promote(self, entry: Entry) -> None:
         """Give who has waited long its better place, at once or for when it waits again."""
@@ -293,10 +295,13 @@ class Kernel:
         aging = self.policy.aging
         assert aging is not None, "only an aging policy sets such a timer"
         key = (*aging.promoted_key(entry.request), entry.key[-1])
-        if entry.state is RequestState.WAITING:
-            self.room.rekey(entry, key)
-        else:
+        bucket = entry.bucket
+        if bucket is None:
             entry.key = key
+            return
+        self.room.rekey(entry, key)
+        if not bucket.is_due:
+            self.dispatcher.consider(bucket, bucket.model)
 
     def _change_models(self, event: ModelEvent, out: list[Command]) -> None:
         match event:
@@ -326,7 +331,7 @@ class Kernel:
         self._fail_stranded(out)
         self.lifecycle.settle(self.queues, out)
         if self.room.count:
-            self._dispatcher.dispatch(out)
+            self.dispatcher.dispatch(out)
 
     def _adopt(self, params: ModelParams | None) -> None:
         """The new load's settings hold from now on, also for what waits already."""
@@ -335,7 +340,7 @@ class Kernel:
             queue.params = params
             for bucket in queue.buckets.values():
                 if not bucket.is_due:
-                    self._dispatcher.consider(bucket, queue)
+                    self.dispatcher.consider(bucket, queue)
 
     def _unload(self, model: ModelName, out: list[Command]) -> None:
         queue = self.queues.get(model)

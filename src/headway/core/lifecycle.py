@@ -224,7 +224,7 @@ class Lifecycle:
                 replica.is_unloading = True
                 out.append(UnloadReplica(replica_id=replica.replica_id))
         for model, queue in list(self._closing.items()):
-            if queue.count == 0 and model not in self._loads:
+            if queue.count + queue.away_count == 0 and model not in self._loads:
                 for replica in self._fleet.of(model):
                     self._drain(replica)
                 if model not in self._fleet.by_model:

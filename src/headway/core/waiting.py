@@ -102,6 +102,7 @@ class Bucket:
         "_tightest_at_ns",
         "count",
         "is_due",
+        "is_held",
         "key",
         "linger",
         "model",
@@ -121,6 +122,8 @@ class Bucket:
         self.count = 0
         self.is_due = False
         self.linger: Timer[TimerItem] | None = None
+        self.is_held = False
+        """The policy said not now when it was last asked."""
         self.recheck: Timer[TimerItem] | None = None
         """Until when a policy holds it at the latest."""
         self.offered: tuple[int, ...] | None = None
@@ -162,10 +165,10 @@ class Bucket:
         if self.count == 0 or (tightest_at_ns is not None and deadline_at_ns < tightest_at_ns):
             self._tightest_at_ns = deadline_at_ns
         insort(self._by_key, (entry.key, entry))
-        if entry.rows_done:
-            self._by_age.appendleft(entry)  # it was here before those who have come meanwhile
-        else:
+        if entry.started_at_ns < 0:
             self._by_age.append(entry)
+        else:
+            _put_back(self._by_age, entry)
         self.count += 1
         self.rows += entry.rows_left
         entry.bucket = self
@@ -210,6 +213,17 @@ class Bucket:
         self._by_age = deque(e for e in self._by_age if e.state is _WAITING)
 
 
+def _put_back(by_arrival: list[Entry] | deque[Entry], entry: Entry) -> None:
+    """Let an entry that ran a segment stand where it stood, once: it may have been left there."""
+    place = bisect_left(by_arrival, entry.key[-1], key=_arrival)
+    if place == len(by_arrival) or by_arrival[place] is not entry:
+        by_arrival.insert(place, entry)
+
+
+def _arrival(entry: Entry) -> int:
+    return entry.key[-1]
+
+
 class _Class:
     """Waiting entries of one priority, newest last; those that left stay until they surface."""
 
@@ -220,7 +234,10 @@ class _Class:
         self.stack: list[Entry] = []
 
     def push(self, entry: Entry) -> None:
-        self.stack.append(entry)
+        if entry.started_at_ns < 0:
+            self.stack.append(entry)
+        else:
+            _put_back(self.stack, entry)
         self.count += 1
 
     def leave(self) -> None:

@@ -115,7 +115,7 @@ class Buses:
         return self._chance
 
     def fork(self, chance: Random | None = None) -> "Buses":
-        """The same state, to be moved on its own; without a chance of its own it makes no copies."""
+        """The same state, to be moved on its own; without its own chance it makes no copies."""
         return Buses(self._tree, self._law, chance or self._chance, self._queues)
 
     def move(

@@ -178,13 +178,15 @@ class Foresighted:
         return best
 
     def _is_lost(self, wanted: _Wanted) -> bool:
-        """Whether it is given up for others' sake; low work only where someone is behind it."""
+        """Whether it is given up for others' sake; never where there is nobody else to gain."""
         head, fleet, now_ns = wanted.head, wanted.fleet, wanted.now_ns
         if not self._knobs.drops:
             return False
         if head.request_id not in self._outlook.lost(head.slot_class, fleet, now_ns):
             return False
-        if head.slot_class is SlotClass.HIGH or wanted.bucket.count > 1:
+        if head.slot_class is SlotClass.HIGH:
+            return self._outlook.waiting.count(SlotClass.HIGH) > 1
+        if wanted.bucket.count > 1:
             return True
         speed = self._outlook.low_speed(fleet, now_ns)
         return now_ns + wanted.work_ns / speed > head.deadline_at_ns

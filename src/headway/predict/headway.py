@@ -138,8 +138,10 @@ class LaneExecutions:
 
 
 def _bare(batch: Running, load: Load, end_ns: float, beside_ns: float) -> Look:
-    """Without what predictions were still wrong by: that is learnt of forecasts in which what is
-    expected counts, and would be wrong of others."""
+    """Without what predictions were still wrong by.
+
+    That is learnt of forecasts in which what is expected counts, and would be wrong of others.
+    """
     slowdown = max(end_ns / load.work_ns, 1.0)
     return Look(load.work_ns * (1.0 + batch.feel * (slowdown - 1.0)) + beside_ns, slowdown)
 

@@ -92,7 +92,7 @@ class TraceFile:
         self._encoder = msgspec.json.Encoder()
         path.parent.mkdir(parents=True, exist_ok=True)
         opened = gzip.open if path.suffix == ".gz" else open
-        self._file: IO[bytes] = opened(path, "wb")
+        self._file: IO[bytes] | gzip.GzipFile = opened(path, "wb")
         self._file.write((_TOP % msgspec.json.encode(notes).decode()).encode())
 
     def __enter__(self) -> Self:

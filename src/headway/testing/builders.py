@@ -90,6 +90,8 @@ class RequestWords(TypedDict, total=False):
     tenant: str
     slot_class: SlotClass
     budget: Span
+    late: Span
+    """How long after its deadline an answer is still wanted."""
 
 
 class ModelWords(TypedDict, total=False):
@@ -99,6 +101,8 @@ class ModelWords(TypedDict, total=False):
     devices: Sequence[str]
     batch_rows_max: int
     can_batch: bool
+    can_split: bool
+    segments_max: int
     linger: Span
     queue_requests_max: int
     queue_size_max: Size
@@ -117,6 +121,8 @@ class DispatchWords(TypedDict, total=False):
     expected: Span
     bound: Span
     """Without it what is expected."""
+    first_row: int
+    is_segment: bool
 
 
 class LimitWords(TypedDict, total=False):
@@ -148,6 +154,7 @@ def a_request(request_id: int = 1, *, at: Span = 0, **what: Unpack[RequestWords]
         slot_class=what.get("slot_class", SlotClass.HIGH),
         arrived_at_ns=_ns(at),
         budget_ns=_ns(what.get("budget", "1s")),
+        late_ns=_ns(what.get("late", 0)),
     )
 
 
@@ -167,6 +174,8 @@ def a_dispatch(
         request_ids=tuple(RequestId(request_id) for request_id in request_ids),
         expected_ns=_ns(what.get("expected", 0)),
         bound_ns=_ns(what.get("bound", what.get("expected", 0))),
+        first_row=what.get("first_row", 0),
+        is_segment=what.get("is_segment", False),
     )
 
 
@@ -184,6 +193,8 @@ def a_model(name: str = "m", **what: Unpack[ModelWords]) -> ModelParams:
         devices=tuple(DeviceName(device) for device in what.get("devices", ("cpu:0",))),
         batch_rows_max=what.get("batch_rows_max", 1),
         can_batch=what.get("can_batch", True),
+        can_split=what.get("can_split", False),
+        segments_max=what.get("segments_max", 8),
         linger_ns=_ns(what.get("linger", 0)),
         queue_requests_max=what.get("queue_requests_max", 1024),
         queue_bytes_max=_bytes(what.get("queue_size_max", "1GiB")),

@@ -17,9 +17,8 @@ from headway.bench import (
 )
 from headway.bench import Progress as RecordingProgress
 from headway.bench.plan import Shift
-from headway.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main, parser_of
+from headway.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, bench_words, main, parser_of
 from headway.cli import bench_prediction as verb
-from headway.cli import bench_words
 
 
 def campaign_of(*words):

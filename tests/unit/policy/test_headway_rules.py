@@ -1,0 +1,379 @@
+"""`headway`: its six rules as dialogues, with a predictor that starts from exact profiles."""
+
+import pytest
+from tests.headway_rig import LOW, MS, a_headway_talk
+
+from headway.core import Dispatch, Expire, ExpireReason, Reject, RejectReason, SlotClass
+from headway.testing import dispatched, without_timers
+
+NICED = 0.015
+
+
+def given_up(commands):
+    """Those whom the policy ended because they would be late."""
+    return [
+        command.request_id
+        for command in commands
+        if isinstance(command, Expire) and command.reason is ExpireReason.PREDICTED_LATE
+    ]
+
+
+def started(commands):
+    """The one batch that was started."""
+    (batch,) = [command for command in commands if isinstance(command, Dispatch)]
+    return batch
+
+
+def expecting_high(talk, *, budget="30ms"):
+    """Twenty high requests a second, of 10 ms each, have been coming for a second."""
+    talk.arrive_often(20, every_ms=50, model="short", budget=budget)
+    return talk
+
+
+# --- 1: who goes first, who is given up ----------------------------------------------------------
+
+
+def test_high_goes_before_low_and_the_earliest_deadline_first():
+    """Priorities inside a class do not count, nor do arrivals."""
+    talk = a_headway_talk(lanes=(0,))
+    talk.arrives(1, model="short")
+    talk.arrives(2, model="short", budget="500ms", **LOW)
+    talk.arrives(3, model="short", budget="900ms", priority=0)
+    talk.arrives(4, model="short", budget="700ms", priority=3)
+    order = [started(talk.finishes(batch_id)).request_ids for batch_id in (1, 2, 3)]
+    assert order == [(4,), (3,), (2,)]
+
+
+def test_where_not_all_can_be_in_time_the_least_important_is_given_up():
+    """After 30 ms the two of 30 ms are due at 65 and 80: one of them, by priority, not both."""
+    for last in (2, 3):
+        talk = a_headway_talk(lanes=(0,))
+        talk.arrives(1, model="long", budget="100ms")
+        talk.arrives(2, model="long", budget="65ms", priority=2 if last == 2 else 0)
+        talk.arrives(3, model="long", budget="80ms", priority=2 if last == 3 else 0)
+        talk.arrives(4, model="short", budget="90ms", priority=1)
+        said = talk.finishes(1, at="30ms") + talk.finishes(2, at="60ms")
+        said += talk.finishes(3, at="70ms")
+        assert given_up(said) == [last]
+        assert sorted(dispatched(said)) == sorted({(2,), (3,), (4,)} - {(last,)})
+
+
+def test_among_equals_the_longest_is_given_up():
+    """It is worth no more than the two of 10 ms that have a chance without it."""
+    talk = a_headway_talk(lanes=(0,))
+    talk.arrives(1, model="short")
+    talk.arrives(2, model="long", budget="45ms")
+    talk.arrives(3, model="short", budget="46ms")
+    talk.arrives(4, model="short", budget="47ms")
+    said = talk.finishes(1, at="10ms")
+    assert (given_up(said), dispatched(said)) == ([2], [(3,)])
+    talk.drain()
+
+
+def test_nobody_is_given_up_for_others_where_that_is_switched_off():
+    """`drops: false` gives up only what cannot be in time whatever happens."""
+    talk = a_headway_talk(lanes=(0,), drops=False)
+    talk.arrives(1, model="short")
+    talk.arrives(2, model="long", budget="45ms")
+    talk.arrives(3, model="short", budget="46ms")
+    talk.arrives(4, model="short", budget="47ms")
+    said = talk.finishes(1, at="10ms")
+    assert (given_up(said), dispatched(said)) == ([], [(2,)])
+    assert given_up(talk.finishes(2, at="40ms")) == [3, 4]
+
+
+def test_low_work_that_nobody_waits_behind_is_given_up_only_when_it_is_late():
+    """Alone in its queue it keeps nobody from anything, however little time is left."""
+    talk = a_headway_talk(lanes=(0, 0, 0), low_weight=NICED, starvation_ratio=0.0)
+    talk.arrives(1, model="short", **LOW)
+    assert without_timers(talk.arrives(2, model="long", budget="35ms", **LOW)) == []
+    said = talk.arrives(3, at="6ms", bucket="other", model="short", budget="500ms")
+    assert given_up(said) == [2]
+    talk.drain()
+
+
+# --- 2: in time, and harmless --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "starts"), [("100ms", True), ("39ms", False)])
+def test_batch_starts_only_if_those_it_would_slow_stay_in_time(budget, starts):
+    """A 10 ms batch with 25 left cannot wait for 30: beside it the long one needs 40."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="long", budget=budget)
+    said = talk.arrives(2, model="short", budget="25ms")
+    assert dispatched(said) == ([(2,)] if starts else [])
+    assert given_up(said) == ([] if starts else [2])
+    talk.drain()
+
+
+def test_batch_that_is_late_already_has_no_say():
+    """Nothing is saved by sparing it."""
+    talk = a_headway_talk()
+    talk.arrives_patient(1, at=0, late=500, model="long", budget="30ms")
+    talk.arrives(2, at="1ms", model="short", budget="60ms")
+    assert dispatched(talk.arrives(3, at="29ms", model="long", budget="32ms")) == []
+    talk.drain()
+
+
+def test_what_is_late_even_alone_is_refused_at_the_door():
+    """While something runs; the time to come again is at least the least there is."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="long", budget="100ms")
+    (no,) = without_timers(talk.arrives(2, at="1ms", model="long", budget="29ms"))
+    assert isinstance(no, Reject)
+    assert no.reason is RejectReason.PREDICTED_LATE
+    assert no.retry_after_ns > 0
+    talk.drain()
+
+
+def test_door_refuses_who_would_be_given_up_and_says_when_the_queue_is_worked_off():
+    """Two of 30 ms wait, due at 70 and 85: a less important third, due at 80, would be given up."""
+    talk = a_headway_talk(lanes=(0, 0))
+    talk.arrives(1, model="short", budget="60ms")
+    for request_id, budget in ((2, "70ms"), (3, "85ms")):
+        assert dispatched(talk.arrives(request_id, model="long", budget=budget)) == []
+    (no,) = without_timers(talk.arrives(4, at="1ms", model="long", budget="79ms", priority=2))
+    assert isinstance(no, Reject)
+    assert no.retry_after_ns == 60 * MS
+    talk.drain()
+
+
+def test_door_lets_in_who_would_rather_be_late_than_not_served():
+    """A tier with `late: serve` is never refused; it waits for a free lane and is served late."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="long", budget="100ms")
+    assert dispatched(talk.arrives_patient(2, at=MS, late=500, model="long", budget="5ms")) == []
+    assert dispatched(talk.finishes(1, at="30ms")) == [(2,)]
+    talk.drain()
+    assert len(talk.outcomes) == 2
+
+
+def test_door_lets_everyone_in_where_that_is_wanted():
+    """`refuses: false` ends them later, when it is sure."""
+    talk = a_headway_talk(refuses=False)
+    talk.arrives(1, model="long", budget="100ms")
+    said = talk.arrives(2, at="1ms", model="long", budget="29ms")
+    assert (given_up(said), talk.outcomes.keys()) == ([2], {2})
+    talk.drain()
+
+
+def test_model_that_always_fails_its_deadline_is_tried_now_and_then():
+    """An estimate that is too long must be able to come down: one in seventeen starts."""
+    talk = a_headway_talk(refuses=False, lanes=(0, 0))
+    talk.arrives(999, model="rows", rows=8, budget="10s")
+    said = []
+    for request_id in range(1, 18):
+        said += talk.arrives(request_id, model="long", budget="20ms")
+    assert given_up(said) == list(range(1, 17))
+    assert dispatched(said) == [(17,)]
+    talk.drain()
+
+
+# --- 3: sharing a lane ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "starts"), [("short", True), ("middle", False)])
+def test_high_work_shares_a_lane_only_if_it_gains_more_than_it_costs(model, starts):
+    """Beside 30 ms, 10 ms end twenty earlier for a delay of ten; 15 ms gain too little."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="long", budget="200ms")
+    assert dispatched(talk.arrives(2, model=model, budget="200ms")) == ([(2,)] if starts else [])
+    talk.drain()
+
+
+def test_high_work_does_not_share_where_the_others_would_lose_what_it_gains():
+    """Two short ones are in the way already: a third would cost both."""
+    talk = a_headway_talk(lanes=(0, 0, 0))
+    talk.arrives(1, model="long", budget="200ms")
+    talk.arrives(2, model="short", budget="200ms")
+    assert dispatched(talk.arrives(3, model="short", budget="200ms")) == []
+    talk.drain()
+
+
+def test_free_lane_is_never_kept_from_work():
+    """Work takes the lane without neighbours, and low work waits where there is none."""
+    talk = a_headway_talk(lanes=(0, 0, 1, 1))
+    talk.arrives(1, model="long", **LOW)
+    first, second = (
+        started(talk.arrives(2, model="long")),
+        talk.arrives(3, model="long", budget="900ms", **LOW),
+    )
+    assert first.slot % 2 == 1 or first.slot >= 2
+    assert dispatched(second) == []
+    assert dispatched(talk.finishes(2, at="30ms")) == [(3,)]
+    talk.drain()
+
+
+def test_low_work_lies_beneath_high_work_where_slots_all_but_preempt():
+    """With niced slots it takes only what is left, so it starts at once, one a lane."""
+    talk = a_headway_talk(low_weight=NICED)
+    talk.arrives(1, model="short", budget="12ms")
+    assert dispatched(talk.arrives(2, model="long", **LOW)) == [(2,)]
+    talk.drain()
+
+
+def test_two_low_batches_never_share_a_lane():
+    """Else an urgent arrival might find no slot there, not even by preempting."""
+    talk = a_headway_talk(low_weight=NICED, lanes=(0, 0))
+    talk.arrives(1, model="long", **LOW)
+    assert dispatched(talk.arrives(2, model="short", budget="33ms", **LOW)) == []
+    assert dispatched(talk.arrives(3, model="short", budget="12ms")) == [(3,)]
+    talk.drain()
+
+
+def test_unknown_work_starts_as_soon_as_a_slot_is_free():
+    """Nothing can be foreseen of a model without a profile, so nothing is held against it."""
+    talk = a_headway_talk()
+    talk.serve_unknown("new")
+    talk.arrives(1, model="long", budget="31ms")
+    assert dispatched(talk.arrives(2, model="new", budget="1ms", **LOW)) == [(2,)]
+    talk.drain()
+
+
+# --- 4: segments ---------------------------------------------------------------------------------
+
+
+def test_low_rows_run_whole_where_no_high_work_is_expected():
+    """Splitting costs and gains nothing then."""
+    talk = a_headway_talk()
+    assert started(talk.arrives(1, model="rows", rows=8, **LOW)).rows == 8
+    talk.drain()
+
+
+def test_low_rows_run_in_segments_where_high_work_is_expected():
+    """Of eight rows of 20 ms one at a time, and an urgent arrival gets the lane in between."""
+    talk = expecting_high(a_headway_talk(lanes=(0,)))
+    batch = started(talk.arrives(1, at="1s", model="rows", rows=8, budget="2s", **LOW))
+    assert (batch.rows, batch.is_segment) == (1, True)
+    talk.arrives(2, at="1005ms", model="short", budget="30ms")
+    assert dispatched(talk.finishes(batch.batch_id, at="1020ms")) == [(2,)]
+    talk.drain()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"low_weight": NICED}, {"segment_ns": 0}, {"segment_ns": 200 * MS}]
+)
+def test_low_rows_are_not_split_where_that_is_useless(settings):
+    """Where low work lies beneath high work, where it is off, and where all is one segment."""
+    talk = expecting_high(a_headway_talk(**settings))
+    assert started(talk.arrives(1, at="1s", model="rows", rows=8, budget="2s", **LOW)).rows == 8
+    talk.drain()
+
+
+def test_high_rows_are_never_split():
+    """Whoever is urgent is not made to wait behind its own segments."""
+    talk = expecting_high(a_headway_talk())
+    assert started(talk.arrives(1, at="1s", model="rows", rows=8, budget="2s")).rows == 8
+    talk.drain()
+
+
+# --- 5: reserve ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reserve", "lanes", "starts"), [(0.0, (0, 0), True), (2.0, (0, 0), False), (2.0, (0, 1), True)]
+)
+def test_lane_is_held_free_where_a_low_start_is_expected_to_cost_more(reserve, lanes, starts):
+    """Of 20 high requests a second with 5 ms to spare, a 30 ms batch makes half of one late."""
+    talk = expecting_high(a_headway_talk(lanes, reserve_ratio=4 * reserve), budget="15ms")
+    said = talk.arrives(1, at="1s", model="long", budget="1s", **LOW)
+    assert dispatched(said) == ([(1,)] if starts else [])
+    talk.drain()
+
+
+def test_reserve_does_not_count_where_high_work_can_wait_for_the_lane():
+    """With 90 ms to spare nobody is made late by 30."""
+    talk = expecting_high(a_headway_talk(reserve_ratio=100.0), budget="100ms")
+    assert dispatched(talk.arrives(1, at="1s", model="long", **LOW)) == [(1,)]
+    talk.drain()
+
+
+def test_reserve_grows_where_high_deadlines_are_missed():
+    """The same start is let through while all is well, and held after a row of misses."""
+    for misses, starts in ((0, True), (40, False)):
+        talk = expecting_high(a_headway_talk(reserve_ratio=1.5), budget="15ms")
+        batch = started(talk.arrives(1, at="962ms", model="long", budget="100ms"))
+        for number in range(2, misses + 2):
+            talk.arrives(number, model="short", budget="1ms")  # refused: its deadline is missed
+        talk.finishes(batch.batch_id, at="992ms")
+        assert len(talk.outcomes) == 20 + 1 + misses
+        said = talk.arrives(500, at="1s", model="long", budget="1s", **LOW)
+        assert dispatched(said) == ([(500,)] if starts else [])
+        talk.drain()
+
+
+# --- 6: nobody waits for more than a part of its budget ------------------------------------------
+
+
+def test_low_work_starts_once_it_has_waited_for_half_of_its_budget():
+    """Beside a high batch if need be; the kernel is asked again at that very instant."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="rows", rows=8, budget="2s")
+    assert dispatched(talk.arrives(2, at="1ms", model="long", budget="220ms", **LOW)) == []
+    assert talk.kernel.armed_at_ns == 111 * MS
+    assert dispatched(talk.wakes()) == [(2,)]
+    talk.drain()
+
+
+def test_overdue_work_starts_where_it_makes_nobody_late():
+    """Of two lanes with a high batch the one whose batch has time to spare."""
+    for tight, slots in (((165, 800), {1, 3}), ((800, 165), {0, 2})):
+        talk = a_headway_talk(lanes=(0, 1, 0, 1))
+        for request_id, budget_ms in enumerate(tight, start=1):
+            talk.arrives(request_id, model="rows", rows=8, budget=budget_ms * MS)
+        talk.arrives(3, at="1ms", model="long", budget="220ms", **LOW)
+        assert started(talk.wakes()).slot in slots
+        talk.drain()
+
+
+def test_overdue_work_waits_where_low_work_is_on_every_lane():
+    """It starts when that has ended: two low batches never share a lane."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="rows", rows=8, budget="2s", **LOW)
+    talk.arrives(2, at="1ms", model="long", budget="220ms", **LOW)
+    assert dispatched(talk.wakes()) == []
+    assert dispatched(talk.finishes(1, at="160ms")) == [(2,)]
+    talk.drain()
+
+
+def test_overdue_work_together_takes_a_part_of_the_time_at_most():
+    """Of starts that harm a burst and a twentieth; the rest is told at once that it is too late."""
+    talk = a_headway_talk(drops=False)
+    talk.arrive_often(1, every_ms=1, model="rows", rows=8)  # what it takes alone is seen once
+    starts = []
+    for number in range(1, 25, 2):
+        begun_ms = 100 * (number + 1)
+        high = started(
+            talk.arrives(number, at=begun_ms * MS, model="rows", rows=8, budget="175ms")
+        )
+        talk.arrives(number + 1, at=(begun_ms + 1) * MS, model="long", budget="120ms", **LOW)
+        said = talk.wakes(at=(begun_ms + 61) * MS)
+        assert bool(dispatched(said)) != bool(given_up(said))
+        starts.append(bool(dispatched(said)))
+        if starts[-1]:
+            talk.finishes_late(started(said).batch_id, at_ms=begun_ms + 121)
+        talk.finishes_late(high.batch_id, at_ms=begun_ms + (190 if starts[-1] else 160))
+    taken_ms = 60 * sum(starts)
+    assert starts[:4] == [True] * 4
+    assert 250 < taken_ms <= 250 + 0.05 * 200 * len(starts) + 60
+
+
+def test_no_bound_on_waiting_where_that_is_switched_off():
+    """`starvation_ratio: 0` lets low work wait until its deadline."""
+    talk = a_headway_talk(starvation_ratio=0.0)
+    talk.arrives(1, model="rows", rows=8, budget="2s")
+    talk.arrives(2, at="1ms", model="long", budget="319ms", **LOW)
+    assert talk.kernel.armed_at_ns == 320 * MS
+    assert dispatched(talk.finishes(1, at="160ms")) == [(2,)]
+    talk.drain()
+
+
+def test_high_work_is_never_promoted():
+    """There is nothing above it."""
+    talk = a_headway_talk()
+    aging = talk.kernel.policy.aging
+    talk.arrives(1, model="short")
+    (request,) = [entry.request for entry in talk.kernel.ledger.live.values()]
+    assert request.slot_class is SlotClass.HIGH
+    assert aging.promotes_at_ns(request) is None
+    talk.drain()
