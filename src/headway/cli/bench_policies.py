@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headway.cli.arguments import duration_ns, policy_flag, policy_flags
+from headway.cli.arguments import duration_ns as duration_flag
+from headway.cli.arguments import policy_flag, policy_flags
 from headway.cli.bench_words import demand_extra, fetch, listed, load_ratio
 from headway.cli.output import drawing, print_json, print_rich, progress_bar, say
 from headway.units import NS_PER_S
@@ -42,7 +43,7 @@ def add_policies_flags(group: "argparse._ArgumentGroup") -> None:
         help="whether low batches give way to high ones on their core (both)",
     )
     group.add_argument(
-        "--duration", type=duration_ns, metavar="TIME", help="of the arrivals of one run (12s)"
+        "--duration", type=duration_flag, metavar="TIME", help="of the arrivals of one run (12s)"
     )
     group.add_argument(
         "--loads",
@@ -146,8 +147,8 @@ class _Watch:
         self._bar.refresh()
 
 
-def _minutes(duration: int) -> str:
-    seconds = duration / NS_PER_S
+def _minutes(duration_ns: int) -> str:
+    seconds = duration_ns / NS_PER_S
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 

@@ -46,7 +46,7 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         ),
         "bench": VerbEntry(
             "headway.cli.bench",
-            "Measure how right the predictors are, on real models under load.",
+            "Measure what predictors and policies are worth, on real models under load.",
         ),
         "profile": VerbEntry(
             "headway.cli.profile", "Measure models on this machine, alone and beside stressors."

@@ -340,6 +340,7 @@ def test_overdue_work_together_takes_a_part_of_the_time_at_most():
     """Of starts that harm a burst and a twentieth; the rest is told at once that it is too late."""
     talk = a_headway_talk(drops=False)
     talk.arrive_often(1, every_ms=1, model="rows", rows=8)  # what it takes alone is seen once
+    talk.arrive_often(1, every_ms=1, from_ms=160, first_id=1001, model="long")
     starts = []
     for number in range(1, 25, 2):
         begun_ms = 100 * (number + 1)
