@@ -271,11 +271,11 @@ def test_high_rows_are_never_split():
 
 
 @pytest.mark.parametrize(
-    ("reserve", "lanes", "starts"), [(0.0, (0, 0), True), (2.0, (0, 0), False), (2.0, (0, 1), True)]
+    ("reserve", "lanes", "starts"), [(0.0, (0, 0), True), (8.0, (0, 0), False), (8.0, (0, 1), True)]
 )
 def test_lane_is_held_free_where_a_low_start_is_expected_to_cost_more(reserve, lanes, starts):
     """Of 20 high requests a second with 5 ms to spare, a 30 ms batch makes half of one late."""
-    talk = expecting_high(a_headway_talk(lanes, reserve_ratio=4 * reserve), budget="15ms")
+    talk = expecting_high(a_headway_talk(lanes, reserve_ratio=reserve), budget="15ms")
     said = talk.arrives(1, at="1s", model="long", budget="1s", **LOW)
     assert dispatched(said) == ([(1,)] if starts else [])
     talk.drain()

@@ -120,7 +120,7 @@ def test_answer_is_the_same_whatever_the_split(data):
         assert list(found) == list(wanted or "XY")
         assert reply.segments == -(-rows // size)
 
-    plan = splitting(batch_rows_max=12)
+    plan = splitting(batch_rows_max=12, segments_max=12)
     play(scenario, policy=in_parts(size), plan=plan, signature=TEXTS)
 
 
@@ -184,7 +184,7 @@ def test_request_that_ends_between_segments_drops_what_was_kept(end):
         return 30 * MS
 
     async def scenario(rig):
-        budget = {"budget_ns": 22 * MS} if end == "deadline" else {}
+        budget = {"budget_ns": 32 * MS} if end == "deadline" else {}
         asked = rig.infer(inputs=rows_of(6), **budget)
         if end != "failure":
             await rig.until_ms(12)
