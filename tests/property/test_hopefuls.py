@@ -75,3 +75,12 @@ def test_more_lanes_never_lose_more(jobs, start, lanes):
         for rate in (lanes, 2 * lanes)
     ]
     assert counts[1] <= counts[0]
+
+
+@given(RANKED_JOBS, STARTS, DEADLINES, st.integers(1, 20))
+def test_who_cannot_be_in_time_takes_nobody_along(jobs, start, deadline, excess):
+    """However important it is: one that is too long in any case is given up alone."""
+    wishes = wishes_of(jobs)
+    hopeless = Wish(start + deadline, 99, deadline + excess, 0)
+    lost = hopeless_among(sorted([*wishes, hopeless]), start_at_ns=start, lanes_rate=1.0)
+    assert lost == {99} | hopeless_among(wishes, start_at_ns=start, lanes_rate=1.0)

@@ -151,7 +151,7 @@ class Dispatcher:
             rows_max = self._policy.batching.rows_max(bucket, queue.params)
         rows_max = max(1, min(rows_max, queue.params.batch_rows_max))
         is_probe = queue.barren_count >= _BARREN_MAX
-        head = self._next_in_time(bucket, queue.params, out, is_probe=is_probe)
+        head = self._next_in_time(bucket, queue.params, rows_max, out, is_probe=is_probe)
         if head is None:
             queue.barren_count += 1
             return
@@ -165,7 +165,13 @@ class Dispatcher:
             self.consider(bucket, queue)
 
     def _next_in_time(
-        self, bucket: Bucket, params: ModelParams, out: list[Command], *, is_probe: bool = False
+        self,
+        bucket: Bucket,
+        params: ModelParams,
+        rows_max: int,
+        out: list[Command],
+        *,
+        is_probe: bool = False,
     ) -> Entry | None:
         """The head, once those before it that cannot make it have ended; None if all have.
 
@@ -175,26 +181,27 @@ class Dispatcher:
             left_ns = entry.request.expires_at_ns - self.now_ns
             if left_ns <= 0:
                 reason = ExpireReason.DEADLINE_PAST
-            elif not is_probe and left_ns <= self._least_ns(entry, params):
+            elif not is_probe and left_ns <= self._least_ns(entry, params, rows_max):
                 reason = ExpireReason.HOPELESS
             else:
                 return entry
             self._endings.expire(entry, reason, self.now_ns, out)
         return None
 
-    def _least_ns(self, entry: Entry, params: ModelParams) -> int:
-        """No request with so many rows left was ever done sooner: its segments never run at once.
+    def _least_ns(self, entry: Entry, params: ModelParams, rows_max: int) -> int:
+        """What is left of a request was never done sooner: its segments do not run at once.
 
-        In as few batches as its model allows, whatever the policy has in mind.
+        In as few batches as its model allows, and no sooner than the one that is to run now.
         """
         floor_ns = self._policy.predictor.floor_ns
         if not params.can_split:
             return floor_ns(params.name, entry.request.rows)
-        full_count, rest = divmod(entry.rows_left, params.batch_rows_max)
+        rows_left = entry.rows_left
+        full_count, rest = divmod(rows_left, params.batch_rows_max)
         least_ns = floor_ns(params.name, rest) if rest else 0
         if full_count:
             least_ns += full_count * floor_ns(params.name, params.batch_rows_max)
-        return least_ns
+        return max(least_ns, floor_ns(params.name, min(rows_left, rows_max)))
 
     def _fill(self, batch: Batch, bucket: Bucket, rows_max: int, out: list[Command]) -> None:
         """Add who comes next, up to one that would make it too slow for itself or for another.
@@ -203,7 +210,7 @@ class Dispatcher:
         """
         params, floor_ns = batch.queue.params, self._policy.predictor.floor_ns
         tightest_at_ns = batch.members[0].request.expires_at_ns
-        while (entry := self._next_in_time(bucket, params, out)) is not None:
+        while (entry := self._next_in_time(bucket, params, rows_max, out)) is not None:
             request = entry.request
             rows = batch.rows + request.rows
             tightest_at_ns = min(tightest_at_ns, request.expires_at_ns)

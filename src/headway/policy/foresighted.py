@@ -192,8 +192,14 @@ class Foresighted:
         return now_ns + wanted.work_ns / speed > head.deadline_at_ns
 
     def _late(self, head: Request, options: Sequence[SlotOption], now_ns: int) -> Placing:
-        """What cannot be in time even alone is given up, or served late if that is wanted."""
+        """What cannot be in time even alone is given up, or served late if that is wanted.
+
+        But then after those of its class who can be in time, or each would make the next one late.
+        """
         if head.late_ns > 0:
+            last = self._outlook.waiting.last(head.slot_class)
+            if last is not None and now_ns + last.work_ns <= last.deadline_at_ns:
+                return Hold(last.deadline_at_ns)
             free = [option for option in options if option.lane_running == 0]
             return _start_anywhere(free) if free else Hold()
         return self._without(head, options, now_ns)

@@ -30,6 +30,15 @@ class Wish(NamedTuple):
     """Of its tenant: who has more than its share is in a later one."""
 
 
+class _Rank(NamedTuple):
+    """Whoever comes first goes first."""
+
+    minus_priority: int
+    minus_round_index: int
+    minus_work_ns: float
+    request_id: RequestId
+
+
 def hopeless_among(
     wishes: Iterable[Wish], *, start_at_ns: float, lanes_rate: float
 ) -> set[RequestId]:
@@ -40,17 +49,24 @@ def hopeless_among(
         start_at_ns: instant from which the lanes are free, on average.
         lanes_rate: work done per elapsed time.
 
-    Cost: O(n log n).
+    Cost: O(n log n), more where many are dropped and taken up again.
     """
-    taken: list[tuple[int, int, float, RequestId]] = []
+    taken: list[_Rank] = []
     given_up: set[RequestId] = set()
     end_at_ns = start_at_ns
     for wish in wishes:
         end_at_ns += wish.work_ns / lanes_rate
-        rank = (-wish.priority, -wish.round_index, -wish.work_ns, wish.request_id)
-        heappush(taken, rank)
+        heappush(taken, _Rank(-wish.priority, -wish.round_index, -wish.work_ns, wish.request_id))
+        dropped = []
         while end_at_ns > wish.deadline_at_ns and taken:
-            _, _, minus_work_ns, request_id = heappop(taken)
-            end_at_ns += minus_work_ns / lanes_rate
-            given_up.add(request_id)
+            dropped.append(heappop(taken))
+            end_at_ns += dropped[-1].minus_work_ns / lanes_rate
+        # Whoever was dropped last may have been too long in any case: others need not go for it.
+        for rank in reversed(dropped):
+            with_it_ns = end_at_ns - rank.minus_work_ns / lanes_rate
+            if with_it_ns <= wish.deadline_at_ns:
+                heappush(taken, rank)
+                end_at_ns = with_it_ns
+            else:
+                given_up.add(rank.request_id)
     return given_up

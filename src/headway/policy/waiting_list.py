@@ -105,6 +105,11 @@ class WaitingList:
         """The first of a class, by deadline."""
         return self._lines[slot_class][:count]
 
+    def last(self, slot_class: SlotClass) -> Wish | None:
+        """Whoever of a class is due last; None where nobody waits."""
+        line = self._lines[slot_class]
+        return line[-1] if line else None
+
     def count(self, slot_class: SlotClass) -> int:
         """How many of a class wait."""
         return len(self._lines[slot_class])

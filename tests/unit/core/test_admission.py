@@ -3,16 +3,19 @@
 from dataclasses import replace
 
 import pytest
+from tests.scripted_policy import Scripted
 
 from headway.core import (
+    UNKNOWN,
     DrainStarted,
+    Forecast,
     LoadView,
     Refusal,
     Reject,
     RejectReason,
     RequestArrived,
 )
-from headway.policy import fifo
+from headway.policy import fifo, priority
 from headway.predict import Profile
 from headway.testing import MeanPredictor, a_dispatch, a_kernel, a_model, a_request, without_timers
 
@@ -144,6 +147,52 @@ def test_policy_may_refuse():
     policy = replace(fifo(MeanPredictor()), admission=Closed())
     talk = a_kernel(policy)
     assert talk.arrives(1) == [a_reject(1, RejectReason.PREDICTED_LATE, 70 * MS)]
+
+
+def test_policy_is_asked_after_the_limits():
+    """Of what would not be let in anyway it hears nothing; nor does the predictor."""
+    script, offered = Scripted(), []
+    policy = script.policy()
+    policy.predictor.admitted = lambda request, queue, now_ns: (
+        offered.append(request.request_id) or UNKNOWN
+    )
+    script.refuse = lambda request, foreseen, load, now_ns: Refusal(50 * MS)
+    talk = a_kernel(policy)
+    assert talk.arrives(1, rows=2) == [a_reject(1, RejectReason.TOO_MANY_ROWS)]
+    assert talk.arrives(2) == [a_reject(2, RejectReason.PREDICTED_LATE, 50 * MS)]
+    assert offered == [2]
+
+
+def test_policy_is_shown_what_is_foreseen():
+    """It need not ask the predictor again."""
+    foreseen = Forecast(mean_ns=3 * MS, bound_ns=4 * MS, base_ns=3 * MS)
+    script = Scripted()
+    policy = script.policy()
+    policy.predictor.foresee = lambda request, queue, now_ns: foreseen
+    script.refuse = lambda request, seen, load, now_ns: Refusal(seen.bound_ns * 10)
+    talk = a_kernel(policy)
+    estimate = talk.kernel.estimate(a_request(1), 0)
+    assert talk.arrives(1) == [a_reject(1, estimate.reason, estimate.retry_after_ns)]
+    assert estimate == (RejectReason.PREDICTED_LATE, 40 * MS, foreseen)
+
+
+def test_policy_that_refuses_displaces_nobody():
+    """Whoever would have made place stays."""
+    script = Scripted(refused=[3])
+    talk = a_kernel(script.policy(priority), models=[a_model(queue_requests_max=1)])
+    talk.arrives(1)
+    talk.arrives(2, priority=9)
+    assert talk.arrives(3, priority=0) == [a_reject(3, RejectReason.PREDICTED_LATE, 50 * MS)]
+    assert talk.arrives(4, priority=0)[0] == a_reject(2, RejectReason.DISPLACED)
+
+
+@pytest.mark.parametrize(("asked_ns", "said_ns"), [(0, 10 * MS), (1 << 50, 30_000 * MS)])
+def test_retry_time_of_a_policy_is_bounded(asked_ns, said_ns):
+    """The configured range holds for it as for the limits."""
+    script = Scripted()
+    script.refuse = lambda request, foreseen, load, now_ns: Refusal(asked_ns)
+    talk = a_kernel(script.policy())
+    assert talk.arrives(1) == [a_reject(1, RejectReason.PREDICTED_LATE, said_ns)]
 
 
 def test_draining_refuses_new_work_and_finishes_the_rest():

@@ -1,5 +1,7 @@
 """Deadlines end requests wherever they are, and what cannot make it is not started."""
 
+import pytest
+
 from headway.core import (
     CancelBatch,
     Complete,
@@ -124,6 +126,43 @@ def test_completion_past_the_deadline_is_still_delivered():
     commands = without_timers(talk.finishes(1, at="11ms"))
     assert [c.request_id for c in commands] == [1]
     assert isinstance(commands[0], Complete)
+
+
+def test_late_is_served_until_it_expires():
+    """Who would rather be late than not served waits beyond its deadline, and is answered."""
+    talk = a_kernel()
+    talk.arrives(1)
+    assert talk.arrives(2, budget="5ms", late="10ms") == [SetTimer(at_ns=15 * MS)]
+    assert dispatched(talk.finishes(1, at="6ms")) == [(2,)]
+    (answer,) = talk.finishes(2, at="14ms")
+    assert (type(answer), answer.request_id) == (Complete, 2)
+
+
+def test_late_has_an_end():
+    """From then on an answer is of no use to it, wherever it is."""
+    talk = a_kernel()
+    talk.arrives(1, budget="1ms", late="4ms")
+    talk.arrives(2, budget="1ms", late="5ms")
+    assert without_timers(talk.wakes()) == [an_expiry(1, Stage.RUNNING), CancelBatch(batch_id=1)]
+    assert without_timers(talk.wakes()) == [an_expiry(2)]
+    assert talk.now_ns == 6 * MS
+
+
+@pytest.mark.parametrize(("late", "is_started"), [("90ms", True), ("89ms", False)])
+def test_late_is_hopeless_only_when_it_would_expire(late, is_started):
+    """What could still be done before it is of no use is started, past its deadline or not."""
+    talk = a_kernel()
+    a_slow_batch_was_seen(talk)
+    talk.arrives(2, at="100ms", budget="60ms")
+    talk.arrives(3, at="101ms", budget="10ms", late=late)
+    assert bool(dispatched(talk.finishes(2, at="150ms"))) == is_started
+    assert is_started or talk.outcomes[3].reason is ExpireReason.HOPELESS
+
+
+def test_late_on_arrival_is_let_in():
+    """Its deadline has passed, but not the time until which it may be answered."""
+    talk = a_kernel()
+    assert dispatched(talk.arrives(1, budget=0, late="5ms")) == [(1,)]
 
 
 def test_set_timer_only_when_the_earliest_instant_moves_forward():

@@ -40,6 +40,7 @@ def wishes(*each):
         (wishes((10, 10, 1, 3), (11, 10, 1, 0)), {1}),
         (wishes((10, 10, 1, 3), (11, 10, 2, 0)), {2}),
         (wishes((5, 10)), {1}),
+        (wishes((10, 5, 5), (11, 20, 0)), {2}),
     ],
 )
 def test_the_less_important_the_greedier_and_the_longer_are_given_up(waiting, expected):

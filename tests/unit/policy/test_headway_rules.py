@@ -70,6 +70,28 @@ def test_among_equals_the_longest_is_given_up():
     talk.drain()
 
 
+def test_low_work_is_given_up_for_who_waits_behind_it():
+    """With half of the lane expected to go to high work, one of two in 100 ms is too many."""
+    talk = a_headway_talk()
+    talk.arrives(1, model="long")
+    assert given_up(talk.arrives(2, at="1ms", model="long", budget="100ms", **LOW)) == []
+    assert given_up(talk.arrives(3, at="1ms", model="long", budget="100ms", **LOW)) == [2]
+    talk.drain()
+
+
+def test_who_would_rather_be_late_is_passed_over_instead_of_given_up():
+    """It waits while those who can be in time go first, and is served in the end."""
+    talk = a_headway_talk(lanes=(0,))
+    talk.arrives(1, model="short")
+    talk.arrives_patient(2, at=0, late=500, model="long", budget="45ms")
+    talk.arrives(3, model="short", budget="46ms")
+    talk.arrives(4, model="short", budget="47ms")
+    order = [started(talk.finishes(1, at="10ms")).request_ids]
+    order += [started(talk.finishes(batch, at=10 * batch * MS)).request_ids for batch in (2, 3)]
+    assert order == [(3,), (4,), (2,)]
+    talk.drain()
+
+
 def test_nobody_is_given_up_for_others_where_that_is_switched_off():
     """`drops: false` gives up only what cannot be in time whatever happens."""
     talk = a_headway_talk(lanes=(0,), drops=False)
@@ -138,6 +160,15 @@ def test_door_refuses_who_would_be_given_up_and_says_when_the_queue_is_worked_of
     talk.drain()
 
 
+def test_door_says_to_come_again_soon_where_nothing_is_known_of_the_queue():
+    """No low work was looked at so far: the least time to try again."""
+    talk = a_headway_talk(lanes=(0,))
+    talk.arrives(1, model="long")
+    (no,) = without_timers(talk.arrives(2, model="long", budget="1ms", **LOW))
+    assert no.retry_after_ns == 10 * MS
+    talk.drain()
+
+
 def test_door_lets_in_who_would_rather_be_late_than_not_served():
     """A tier with `late: serve` is never refused; it waits for a free lane and is served late."""
     talk = a_headway_talk()
@@ -187,6 +218,15 @@ def test_high_work_does_not_share_where_the_others_would_lose_what_it_gains():
     talk.arrives(1, model="long", budget="200ms")
     talk.arrives(2, model="short", budget="200ms")
     assert dispatched(talk.arrives(3, model="short", budget="200ms")) == []
+    talk.drain()
+
+
+def test_lanes_without_a_slot_do_not_count():
+    """One is full; the other's batch of 30 ms is not worth sharing with 15."""
+    talk = a_headway_talk(lanes=(0, 1, 1))
+    talk.arrives(1, model="long")
+    talk.arrives(2, model="long")
+    assert dispatched(talk.arrives(3, model="middle")) == []
     talk.drain()
 
 
@@ -344,9 +384,7 @@ def test_overdue_work_together_takes_a_part_of_the_time_at_most():
     starts = []
     for number in range(1, 25, 2):
         begun_ms = 100 * (number + 1)
-        high = started(
-            talk.arrives(number, at=begun_ms * MS, model="rows", rows=8, budget="175ms")
-        )
+        high = started(talk.arrives(number, at=begun_ms * MS, model="rows", rows=8, budget="175ms"))
         talk.arrives(number + 1, at=(begun_ms + 1) * MS, model="long", budget="120ms", **LOW)
         said = talk.wakes(at=(begun_ms + 61) * MS)
         assert bool(dispatched(said)) != bool(given_up(said))
@@ -357,6 +395,28 @@ def test_overdue_work_together_takes_a_part_of_the_time_at_most():
     taken_ms = 60 * sum(starts)
     assert starts[:4] == [True] * 4
     assert 250 < taken_ms <= 250 + 0.05 * 200 * len(starts) + 60
+
+
+def test_overdue_work_beneath_high_work_keeps_its_place_by_deadline():
+    """There a start costs nobody anything, so nobody has to go before who is due earlier."""
+    talk = a_headway_talk(low_weight=NICED)
+    talk.arrives(1, model="rows", rows=8, budget="5s", **LOW)
+    talk.arrives(2, model="long", budget="1s", **LOW)
+    talk.arrives(3, at="400ms", model="long", bucket="other", budget="400ms", **LOW)
+    assert without_timers(talk.wakes(at="500ms")) == []
+    assert dispatched(talk.finishes(1, at="550ms")) == [(3,)]
+    talk.drain()
+
+
+def test_overdue_work_of_a_tenant_beyond_its_share_is_told_no():
+    """The second of the greedy one is in a later round; the others may wait for their bound."""
+    talk = a_headway_talk(quantum_ns=10 * MS, drops=False)
+    talk.arrives(1, model="rows", rows=8, budget="2s")
+    talk.arrives(2, model="long", budget="900ms", tenant="calm", **LOW)
+    talk.arrives(3, model="long", budget="900ms", tenant="greedy", **LOW)
+    talk.arrives(4, model="long", bucket="b", budget="220ms", tenant="greedy", **LOW)
+    assert given_up(talk.wakes(at="110ms")) == [4]
+    talk.drain()
 
 
 def test_no_bound_on_waiting_where_that_is_switched_off():
