@@ -4,6 +4,7 @@ Knows set-ups, loads, recordings and predictors by name. Must never import a fro
 only in the recorder's own process: whoever scores a journal needs none.
 """
 
+from headway.bench.advice import Advice, advise, matches_of, play_candidates, shortened
 from headway.bench.campaign import FULL, QUICK, Campaign, News, OnNews, carry_out, orders_of
 from headway.bench.contest import (
     CONTEST_FULL,
@@ -79,6 +80,7 @@ __all__ = [
     "SETUPS",
     "SIDECARS",
     "STATIONARY",
+    "Advice",
     "Campaign",
     "ColdRow",
     "Contender",
@@ -113,6 +115,7 @@ __all__ = [
     "Sidecar",
     "SoloMeasured",
     "add_oracle",
+    "advise",
     "carry_out",
     "draw",
     "expected_ns",
@@ -120,14 +123,17 @@ __all__ = [
     "hold_contest",
     "judge",
     "listen_to",
+    "matches_of",
     "order_of",
     "orders_of",
     "play",
     "play_all",
+    "play_candidates",
     "recipe_for",
     "run_campaign",
     "score_rows",
     "section_for",
     "shipped",
+    "shortened",
     "summarise",
 ]

@@ -62,6 +62,10 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "sim": VerbEntry(
             "headway.cli.sim", "Run a scenario in virtual time, under one policy or several."
         ),
+        "plan policy": VerbEntry(
+            "headway.cli.plan_policy",
+            "Recommend a policy for a scenario, with simulated evidence and the reasons in words.",
+        ),
         "replay": VerbEntry(
             "headway.cli.replay", "Feed a journal's events back and demand the same decisions."
         ),

@@ -16,7 +16,7 @@ from headway.config.environment import environment
 from headway.errors import HeadwayError
 
 ROOT = Path(__file__).parents[3]
-RUN_HERE = ("config", "version")
+RUN_HERE = ("config", "plan policy", "version")
 """Verbs whose example needs no server, no file of a run and no minute; the others are parsed."""
 
 
