@@ -15,7 +15,7 @@ from headway.core.lifecycle import Lifecycle
 from headway.core.names import BatchId
 from headway.core.params import ModelParams
 from headway.core.ports import GiveUp, Hold, Policy, SlotOption, Start
-from headway.core.request import ExpireReason, SlotClass
+from headway.core.request import ExpireReason
 from headway.core.room import WaitingRoom
 from headway.core.timers import TimerQueue
 from headway.core.waiting import Bucket, Entry, ModelQueue, Recheck, TimerItem
@@ -177,15 +177,16 @@ class Dispatcher:
 
         A probe is started whatever was the fastest so far.
         """
+        now_ns = self.now_ns
         while (entry := bucket.head()) is not None:
-            left_ns = entry.request.expires_at_ns - self.now_ns
+            left_ns = entry.expires_at_ns - now_ns
             if left_ns <= 0:
                 reason = ExpireReason.DEADLINE_PAST
-            elif not is_probe and left_ns <= self._least_ns(entry, params, rows_max):
-                reason = ExpireReason.HOPELESS
-            else:
+            elif is_probe or left_ns > self._least_ns(entry, params, rows_max):
                 return entry
-            self._endings.expire(entry, reason, self.now_ns, out)
+            else:
+                reason = ExpireReason.HOPELESS
+            self._endings.expire(entry, reason, now_ns, out)
         return None
 
     def _least_ns(self, entry: Entry, params: ModelParams, rows_max: int) -> int:
@@ -209,17 +210,17 @@ class Dispatcher:
         Who has begun to run in segments goes on alone.
         """
         params, floor_ns = batch.queue.params, self._policy.predictor.floor_ns
-        tightest_at_ns = batch.members[0].request.expires_at_ns
+        tightest_at_ns = batch.members[0].expires_at_ns
         while (entry := self._next_in_time(bucket, params, rows_max, out)) is not None:
-            request = entry.request
-            rows = batch.rows + request.rows
-            tightest_at_ns = min(tightest_at_ns, request.expires_at_ns)
+            own_rows = entry.request.rows
+            rows = batch.rows + own_rows
             if rows > rows_max or entry.rows_done:
                 return
+            tightest_at_ns = min(tightest_at_ns, entry.expires_at_ns)
             if tightest_at_ns - self.now_ns <= floor_ns(params.name, rows):
                 return
             self._ledger.dispatch(entry)
-            batch.add(entry, request.rows)
+            batch.add(entry, own_rows)
 
     def _first(self, entry: Entry, queue: ModelQueue, option: SlotOption, rows_max: int) -> Batch:
         """A batch with its first member, or with a segment of it."""
@@ -241,15 +242,11 @@ class Dispatcher:
 
     def _start(self, batch: Batch, option: SlotOption, out: list[Command]) -> None:
         feedback, now_ns = self._policy.feedback, self.now_ns
-        is_low = True
         for entry in batch.members:
             if entry.started_at_ns < 0:
                 entry.started_at_ns = now_ns
-            is_low = is_low and entry.request.slot_class is SlotClass.LOW
             if feedback is not None:
                 feedback.started(entry.request, batch.rows_of(entry), now_ns)
-        if is_low:
-            batch.slot_class = SlotClass.LOW
         if self._policy.class_slots:
             batch.told_class = batch.slot_class
         self._fleet.start(batch, now_ns)

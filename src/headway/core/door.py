@@ -38,6 +38,9 @@ class Answer(NamedTuple):
     retry_after_ns: int
 
 
+_LET_IN = Answer(None, 0)
+
+
 class Door:
     """Judges arrivals of one engine."""
 
@@ -77,7 +80,7 @@ class Door:
         load = LoadView(queue.count, queue.rows, self._fleet.slots, self._fleet.free_slots)
         refusal = self._policy.admission.refuse(request, foreseen, load, now_ns)
         if refusal is None:
-            return Answer(None, 0)
+            return _LET_IN
         params = self._params
         least_ns, most_ns = params.retry_after_ns_min, params.retry_after_ns_max
         return Answer(

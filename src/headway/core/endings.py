@@ -73,7 +73,7 @@ class Endings:
         """It is answered."""
         request = entry.request
         self.ledger.end(entry, RequestStep.COMPLETE)
-        self._tell(request, now_ns <= request.deadline_at_ns, now_ns)
+        self._tell(request, now_ns <= entry.deadline_at_ns, now_ns)
         out.append(
             Complete(
                 request_id=request.request_id,

@@ -176,11 +176,15 @@ class Batch(Struct, eq=False):
         request = entry.request
         if not self.members:
             self.priority = request.priority
-            self.deadline_at_ns = request.deadline_at_ns
+            self.slot_class = request.slot_class
+            self.deadline_at_ns = entry.deadline_at_ns
             self.first_row = entry.rows_done
             self.is_segment = rows < request.rows
-        self.priority = min(self.priority, request.priority)
-        self.deadline_at_ns = min(self.deadline_at_ns, request.deadline_at_ns)
+        else:
+            self.priority = min(self.priority, request.priority)
+            if request.slot_class is SlotClass.HIGH:
+                self.slot_class = SlotClass.HIGH
+            self.deadline_at_ns = min(self.deadline_at_ns, entry.deadline_at_ns)
         self.members.append(entry)
         self.rows += rows
         self.live_count += 1

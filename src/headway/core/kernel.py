@@ -36,7 +36,7 @@ from headway.core.events import (
     TimerFired,
 )
 from headway.core.fleet import Batch, Fleet
-from headway.core.forecast import UNKNOWN, Forecast
+from headway.core.forecast import Forecast
 from headway.core.foresight import Foresight
 from headway.core.hang import HangWatch
 from headway.core.ledger import Ledger
@@ -112,8 +112,9 @@ class Kernel:
             InternalError: a bug in the kernel or a driver; the engine must stop.
         """
         assert now_ns >= self.now_ns, f"time went back from {self.now_ns} to {now_ns}"
-        self.now_ns = self.dispatcher.now_ns = now_ns
-        self.dispatcher.has_asked = False
+        dispatcher = self.dispatcher
+        self.now_ns = dispatcher.now_ns = now_ns
+        dispatcher.has_asked = False
         out: list[Command] = []
         match event:
             case RequestArrived():
@@ -149,17 +150,18 @@ class Kernel:
     def _arrive(self, request: Request, out: list[Command]) -> None:
         self.ledger.arrive(request)
         reason, retry_after_ns, victims = self.door.judge(request, self.now_ns)
-        foreseen = UNKNOWN
         if reason is None:
             key = self._key_of(request, self.ledger.arrived_count)
             foreseen = self.foresight.admit(request, key, self.now_ns)
             reason, retry_after_ns = self.door.ask_policy(request, foreseen, self.now_ns)
-        if reason is not None:
-            self._endings.refuse(request, reason, retry_after_ns, self.now_ns, out)
-            return
-        if victims:
-            self._displace(victims, out)
-        self._admit(request, foreseen, self.queues[request.model], out)
+            if reason is None:
+                if victims:
+                    self._displace(victims, out)
+                    # Anew: those who went for its sake may have moved the policy's accounts.
+                    key = self._key_of(request, self.ledger.arrived_count)
+                self._admit(request, key, foreseen, out)
+                return
+        self._endings.refuse(request, reason, retry_after_ns, self.now_ns, out)
 
     def _displace(self, victims: Iterable[Entry], out: list[Command]) -> None:
         for entry in victims:
@@ -168,15 +170,14 @@ class Kernel:
         self.lifecycle.settle(self.queues, out)
 
     def _admit(
-        self, request: Request, foreseen: Forecast, queue: ModelQueue, out: list[Command]
+        self, request: Request, key: tuple[int, ...], foreseen: Forecast, out: list[Command]
     ) -> None:
-        # Taken anew: whoever was displaced for its sake may have moved the policy's accounts.
-        key = self._key_of(request, self.ledger.arrived_count)
+        queue, policy = self.queues[request.model], self.policy
         bucket = self.ledger.admit(request, key, foreseen, queue)
-        if self.policy.feedback is not None:
-            self.policy.feedback.admitted(request, self.now_ns)
-        if self.policy.aging is not None:
-            self._let_age(self.ledger.live[request.request_id], self.policy.aging)
+        if policy.feedback is not None:
+            policy.feedback.admitted(request, self.now_ns)
+        if policy.aging is not None:
+            self._let_age(self.ledger.live[request.request_id], policy.aging)
         if not bucket.is_due:
             self.dispatcher.consider(bucket, queue)
         if self.fleet.free_slots and (bucket.is_due or self.dispatcher.is_holding):
@@ -184,7 +185,7 @@ class Kernel:
 
     def _let_age(self, entry: Entry, aging: Aging) -> None:
         promotes_at_ns = aging.promotes_at_ns(entry.request)
-        if promotes_at_ns is not None and promotes_at_ns < entry.request.expires_at_ns:
+        if promotes_at_ns is not None and promotes_at_ns < entry.expires_at_ns:
             at_ns = max(self.now_ns, promotes_at_ns)
             entry.aging = self.timers.push(at_ns, Promotion(entry))
 

@@ -43,10 +43,12 @@ class Ledger:
         self, request: Request, key: tuple[int, ...], foreseen: Forecast, queue: ModelQueue
     ) -> Bucket:
         """Let the request that arrived last wait, where its key says."""
-        entry = Entry(request, key, foreseen=foreseen)
+        deadline_at_ns = request.deadline_at_ns
+        expires_at_ns = deadline_at_ns + request.late_ns
+        entry = Entry(request, key, deadline_at_ns, expires_at_ns, foreseen=foreseen)
         entry.step(RequestStep.ADMIT)
         self.live[request.request_id] = entry
-        entry.expiry = self._timers.push(request.expires_at_ns, entry)
+        entry.expiry = self._timers.push(expires_at_ns, entry)
         return self._room.push(entry, queue)
 
     def dispatch(self, entry: Entry) -> None:

@@ -6,7 +6,7 @@ leaving is O(1) and nothing is searched for. What never surfaces, since somethin
 always lies above it, is swept out once it outnumbers what is alive.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -43,6 +43,10 @@ class Entry(Struct, eq=False):
     request: Request
     key: tuple[int, ...]
     """Policy's key with the arrival sequence last: unique, so heaps never compare entries."""
+    deadline_at_ns: int = 0
+    """Of its request, which would work it out anew each time."""
+    expires_at_ns: int = 0
+    """So is this."""
     state: RequestState = RequestState.ARRIVING
     bucket: "Bucket | None" = None
     batch: "Batch | None" = None
@@ -98,7 +102,8 @@ class Bucket:
 
     __slots__ = (
         "_by_age",
-        "_by_key",
+        "_entries",
+        "_keys",
         "_tightest_at_ns",
         "count",
         "is_due",
@@ -130,7 +135,9 @@ class Bucket:
         """The smallest of this bucket's keys in its model's due heap."""
         self._tightest_at_ns: int | None = None
         """None once the entry with it has left, until someone asks."""
-        self._by_key: list[tuple[tuple[int, ...], Entry]] = []
+        # Side by side, in order of service: to compare keys alone is faster than pairs with them.
+        self._keys: list[tuple[int, ...]] = []
+        self._entries: list[Entry] = []
         self._by_age: deque[Entry] = deque()
 
     def __lt__(self, other: "Bucket") -> bool:
@@ -153,18 +160,16 @@ class Bucket:
         """
         if self._tightest_at_ns is None:
             self._tightest_at_ns = min(
-                entry.request.deadline_at_ns for entry in self._by_age if entry.state is _WAITING
+                entry.deadline_at_ns for entry in self._by_age if entry.state is _WAITING
             )
         return self._tightest_at_ns
 
     def push(self, entry: Entry) -> None:
         """Add a waiting entry."""
-        request = entry.request
-        deadline_at_ns = request.deadline_at_ns
-        tightest_at_ns = self._tightest_at_ns
+        deadline_at_ns, tightest_at_ns = entry.deadline_at_ns, self._tightest_at_ns
         if self.count == 0 or (tightest_at_ns is not None and deadline_at_ns < tightest_at_ns):
             self._tightest_at_ns = deadline_at_ns
-        insort(self._by_key, (entry.key, entry))
+        self._insert(entry)
         if entry.started_at_ns < 0:
             self._by_age.append(entry)
         else:
@@ -175,38 +180,49 @@ class Bucket:
 
     def head(self) -> Entry | None:
         """The entry served first, or None."""
-        return self._by_key[0][1] if self._by_key else None
+        return self._entries[0] if self._entries else None
 
     @property
     def head_rows_left(self) -> int:
         """Rows of the head that have not run; the bucket must not be empty."""
-        return self._by_key[0][1].rows_left
+        return self._entries[0].rows_left
 
     def front(self, count: int) -> list[Request]:
         """The first that wait, in order of service."""
-        return [entry.request for _, entry in self._by_key[:count]]
+        return [entry.request for entry in self._entries[:count]]
 
     def rekey(self, entry: Entry, key: tuple[int, ...]) -> None:
         """Give an entry another place."""
-        del self._by_key[bisect_left(self._by_key, (entry.key,))]
+        self._remove(entry)
         entry.key = key
-        insort(self._by_key, (key, entry))
+        self._insert(entry)
 
     def leave(self, entry: Entry) -> None:
         """Account for an entry whose state is no longer WAITING."""
         self.count -= 1
         self.rows -= entry.rows_left
         entry.bucket = None
-        place = bisect_left(self._by_key, (entry.key,))
-        assert self._by_key[place][1] is entry, "only who waits can leave the bucket"
-        del self._by_key[place]
-        if entry.request.deadline_at_ns == self._tightest_at_ns:
+        self._remove(entry)
+        if entry.deadline_at_ns == self._tightest_at_ns:
             self._tightest_at_ns = None
         if self.count == 0:
             self._by_age.clear()
             self.is_due = False
         elif len(self._by_age) > 2 * self.count + _SPARE_COUNT:
             self._sweep()
+
+    def _insert(self, entry: Entry) -> None:
+        key = entry.key
+        place = bisect_left(self._keys, key)
+        self._keys.insert(place, key)
+        self._entries.insert(place, entry)
+
+    def _remove(self, entry: Entry) -> None:
+        entries = self._entries
+        # Nearly always it is the first.
+        place = 0 if entries[0] is entry else bisect_left(self._keys, entry.key)
+        assert entries[place] is entry, "only who waits can leave the bucket"
+        del self._keys[place], entries[place]
 
     def _sweep(self) -> None:
         """Drop entries that left; each was pushed once, so this is O(1) amortised."""

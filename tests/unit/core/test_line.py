@@ -1,5 +1,7 @@
 """The line of everyone who waits: sorted whatever comes and goes."""
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +44,23 @@ def test_line_empties_and_fills_again():
     assert (list(line.entries()), line.count_before((9,))) == ([], 0)
     line.push(entry)
     assert list(line.entries()) == [entry]
+
+
+def test_line_longer_than_a_chunk_is_in_order_and_counts_right():
+    """Chunks are halved as they fill, in the middle as at the end, and go when they are empty."""
+    line = Line()
+    entries = {key: an_entry(key) for key in range(2_000)}
+    for key in Random("line").sample(sorted(entries), len(entries)):
+        line.push(entries[key])
+    assert [entry.key[0] for entry in line.entries()] == sorted(entries)
+    assert [line.count_before((key,)) for key in (0, 511, 513, 1_999, 5_000)] == [
+        0,
+        511,
+        513,
+        1_999,
+        2_000,
+    ]
+    for key in range(1_500):
+        line.leave(entries[key])
+    assert [entry.key[0] for entry in line.entries()] == list(range(1_500, 2_000))
+    assert (line.count, line.count_before((1_501,))) == (500, 1)
