@@ -12,9 +12,6 @@ from pathlib import Path
 from time import monotonic_ns  # noqa: TID251 - says how long a run took
 from typing import NamedTuple
 
-import msgspec
-from msgspec import Struct
-
 from headway.bench.before import SoloWatch, measure_alone, measure_capacity
 from headway.bench.contest import (
     CONTEST_ORDERS,
@@ -30,7 +27,8 @@ from headway.bench.open_loop import OpenLoop
 from headway.bench.orders import SoloClass, profiles_of
 from headway.bench.phases import phases_of, plan_mix, usual_share
 from headway.bench.plan import Arrival
-from headway.bench.quiet import CpuWatch, precede_others
+from headway.bench.process import Tell, carry_out_ordered
+from headway.bench.quiet import CpuWatch
 from headway.bench.reckoning import Circumstances, reckon
 from headway.bench.rig import Rig
 from headway.bench.served import config_of_mix, config_of_solos, tier_of_class
@@ -45,27 +43,16 @@ from headway.core import (
     Record,
     ReplicasLost,
 )
-from headway.errors import HeadwayError, InternalError
-from headway.loadgen import precise_loop
+from headway.errors import InternalError
 from headway.predict import Recipe
 from headway.report import PolicyRun
 
 __all__ = ["Steps", "main"]
 
-Tell = Callable[[Struct], None]
-
 
 def main() -> int:
     """Carry out one order."""
-    precede_others()
-    order = CONTEST_ORDERS.decode(sys.stdin.buffer.read())
-    try:
-        with asyncio.Runner(loop_factory=precise_loop) as runner:
-            runner.run(_carry_out(order, _tell))
-    except HeadwayError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
+    return carry_out_ordered(CONTEST_ORDERS, _carry_out)
 
 
 class Steps:
@@ -268,11 +255,6 @@ def _fail_if_crashed(rig: Rig) -> None:
     crash = rig.engine.crash
     if crash.done() and not crash.cancelled() and (error := crash.exception()) is not None:
         raise InternalError(f"the kernel stopped: {error}") from error
-
-
-def _tell(news: Struct) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

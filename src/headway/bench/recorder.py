@@ -5,13 +5,10 @@ and keeps the journal. A process and a session of its own, so that it can be put
 else the machine does. Knows clocks and workers; never a predictor: those read what it left.
 """
 
-import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from headway.bench.before import measure_before
 from headway.bench.inputs import config_of, prepare_requests
@@ -26,34 +23,18 @@ from headway.bench.orders import (
 )
 from headway.bench.plan import Arrival, Shift, plan_arrivals
 from headway.bench.player import Player
-from headway.bench.quiet import CpuUse, CpuWatch, precede_others
+from headway.bench.process import Tell, carry_out_ordered
+from headway.bench.quiet import CpuUse, CpuWatch
 from headway.bench.rig import Rig
 from headway.bench.setups import Setup
 from headway.config import usable_cores
-from headway.errors import HeadwayError
-from headway.loadgen import precise_loop
 
 __all__ = ["main"]
-
-Tell = Callable[[Struct], None]
 
 
 def main() -> int:
     """Carry out one order."""
-    precede_others()
-    order = ORDERS.decode(sys.stdin.buffer.read())
-    try:
-        with asyncio.Runner(loop_factory=precise_loop) as runner:
-            runner.run(_carry_out(order, _tell))
-    except HeadwayError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
-
-
-def _tell(news: Struct) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(news) + b"\n")
-    sys.stdout.buffer.flush()
+    return carry_out_ordered(ORDERS, _carry_out)
 
 
 async def _carry_out(order: Order, tell: Tell) -> None:

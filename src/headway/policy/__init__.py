@@ -6,7 +6,7 @@ Knows `core` and nothing above it. Must never import a clock, chance, numpy or a
 from headway.policy.admission import AdmitAll
 from headway.policy.batch3 import IdleForLow, TieredLinger, batch3
 from headway.policy.batching import Linger
-from headway.policy.candidate import candidate, forecast_beside
+from headway.policy.candidate import candidate
 from headway.policy.clockwork import LargestInTime, LatestStart, clockwork
 from headway.policy.edf import EarliestDeadline, edf
 from headway.policy.fifo import ArrivalOrder, fifo
@@ -52,7 +52,6 @@ __all__ = [
     "clockwork",
     "edf",
     "fifo",
-    "forecast_beside",
     "headway",
     "lane_edf",
     "nexus",

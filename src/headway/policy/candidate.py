@@ -3,17 +3,9 @@
 Knows buckets and free slots. Decides nothing.
 """
 
-from headway.core import (
-    BucketView,
-    Forecast,
-    ModelParams,
-    Predictor,
-    Run,
-    SlotClass,
-    SlotOption,
-)
+from headway.core import BucketView, ModelParams, Run, SlotClass, SlotOption
 
-__all__ = ["candidate", "forecast_beside"]
+__all__ = ["candidate"]
 
 
 def candidate(bucket: BucketView, model: ModelParams, option: SlotOption, rows_max: int) -> Run:
@@ -42,11 +34,3 @@ def candidate(bucket: BucketView, model: ModelParams, option: SlotOption, rows_m
         slot_class=slot_class,
         priority=priority,
     )
-
-
-def forecast_beside(
-    predictor: Predictor, run: Run, now_ns: int
-) -> tuple[Forecast, tuple[Forecast, ...]]:
-    """The forecast of a batch that would start now, and of each that runs on its device."""
-    own, *others = predictor.beside(run, run.device, now_ns)
-    return own, tuple(others)

@@ -34,9 +34,10 @@ from headway.core import (
 )
 from headway.policy.admission import AdmitAll
 from headway.policy.batching import Linger
-from headway.policy.candidate import candidate, forecast_beside
+from headway.policy.candidate import candidate
 from headway.policy.hopeless import Hopeless
 from headway.policy.running import OneAtATime
+from headway.policy.slack import latest_start_at_ns
 
 __all__ = ["LargestInTime", "LatestStart", "clockwork"]
 
@@ -49,8 +50,7 @@ class LatestStart:
 
     def key(self, request: Request) -> tuple[int, ...]:
         """The deadline less the usual service; the kernel breaks ties by arrival."""
-        service_ns = self._predictor.service_ns(request.model, request.rows)
-        return (request.deadline_at_ns - service_ns,)
+        return (latest_start_at_ns(request, self._predictor),)
 
 
 class LargestInTime:
@@ -92,7 +92,7 @@ class LargestInTime:
         now_ns: int,
     ) -> int:
         run = candidate(bucket, model, option, rows)
-        return forecast_beside(self._predictor, run, now_ns)[0].mean_ns
+        return self._predictor.beside(run, run.device, now_ns)[0].mean_ns
 
 
 def _sizes(bucket: BucketView, model: ModelParams) -> Iterator[int]:

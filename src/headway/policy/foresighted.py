@@ -26,7 +26,7 @@ from headway.policy.hopeless import Hopeless
 from headway.policy.lanes_now import LaneNow, LanesNow
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect, Prospects
-from headway.policy.running import emptiest
+from headway.policy.running import emptiest_of
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
 from headway.units import NS_PER_S
@@ -41,7 +41,6 @@ _FREE_RIDE_RATIO: Final = 0.05
 """Part of the wait for a lane that it may cost them in any case."""
 _SHORT_RATIO: Final = 0.4
 """Of the wait for a lane; what takes longer alone gains too little by sharing it, see above."""
-_NEVER_NS: Final = 10**15
 _PROMOTED_BURST_NS: Final = 0.25 * NS_PER_S
 
 
@@ -114,14 +113,14 @@ class Foresighted:
         (head,) = bucket.front(1)
         work_ns = self._outlook.waiting.left_ns(head)
         if work_ns <= 0.0:
-            return _start_anywhere(options)
+            return Start(emptiest_of(options))
         if now_ns + work_ns > head.deadline_at_ns:
             return self._late(head, options, now_ns)
         wanted = _Wanted(bucket, model, head, work_ns, fleet, now_ns)
         if self._is_lost(wanted):
-            return self._without(head, options, now_ns)
+            return self._without(head, options)
         self._lanes.look(fleet, self._outlook.waiting.changes, now_ns)
-        bound_at_ns = self._promotion.bound_at_ns(head)
+        bound_at_ns = self._promotion.promotes_at_ns(head)
         if self._must_wait(wanted, bound_at_ns):
             return Hold(bound_at_ns)
         return self._choose(wanted, options, bound_at_ns)
@@ -134,7 +133,7 @@ class Foresighted:
         lanes = [self._lane(option, wanted) for option in _distinct(options)[:_LOOKS_MAX]]
         if bound_at_ns is not None and now_ns >= bound_at_ns:
             if not self._promotion.is_entitled(head):
-                return self._without(head, options, now_ns)
+                return self._without(head, options)
             shared = [lane for lane in lanes if not lane.now.lies_beneath]
             if shared:
                 return self._overdue(wanted, shared)
@@ -145,7 +144,7 @@ class Foresighted:
         if best is not None:
             return best
         if head.slot_class is SlotClass.HIGH and not self._can_wait(wanted):
-            return self._without(head, options, now_ns)
+            return self._without(head, options)
         return Hold(bound_at_ns)
 
     def _must_wait(self, wanted: _Wanted, bound_at_ns: int | None) -> bool:
@@ -201,16 +200,16 @@ class Foresighted:
             if last is not None and now_ns + last.work_ns <= last.deadline_at_ns:
                 return Hold(last.deadline_at_ns)
             free = [option for option in options if option.lane_running == 0]
-            return _start_anywhere(free) if free else Hold()
-        return self._without(head, options, now_ns)
+            return Start(emptiest_of(free)) if free else Hold()
+        return self._without(head, options)
 
-    def _without(self, head: Request, options: Sequence[SlotOption], now_ns: int) -> Placing:
+    def _without(self, head: Request, options: Sequence[SlotOption]) -> Placing:
         """Give it up, unless so many were that what is known of its model must be looked into."""
         if head.late_ns > 0:
             return Hold()
-        if self._hopeless.gives_up(head, _NEVER_NS, now_ns):
+        if self._hopeless.may_give_up(head):
             return GiveUp()
-        return _start_anywhere(options)
+        return Start(emptiest_of(options))
 
     def _lane(self, option: SlotOption, wanted: _Wanted) -> _Lane:
         device = wanted.fleet.device(option.device)
@@ -291,7 +290,7 @@ class Foresighted:
         prospect, rows = min(choices, key=lambda each: (not each[0].is_harmless, each[0].delays_ns))
         if not prospect.is_harmless or self._outlook.waiting.count(SlotClass.HIGH):
             if self._promoted_ns <= 0.0:
-                return self._without(wanted.head, [lane.option for lane in lanes], now_ns)
+                return self._without(wanted.head, [lane.option for lane in lanes])
             self._promoted_ns -= prospect.own_ns
         return Start(prospect.option, rows)
 
@@ -303,12 +302,6 @@ class Foresighted:
             self._lanes.free_ns(fleet.device(name), now_ns) <= spare_ns
             for name in wanted.model.devices
         )
-
-
-def _start_anywhere(options: Sequence[SlotOption]) -> Start:
-    best = emptiest(options)
-    assert best is not None, "the kernel asks only where there is a free slot"
-    return Start(best)
 
 
 def _distinct(options: Sequence[SlotOption]) -> list[SlotOption]:

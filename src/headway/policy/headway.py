@@ -1,13 +1,13 @@
 """`headway`: start what prediction says will be in time, and harms nobody more important by it.
 
-Six rules, each measured against its absence (docs/concepts/policies.md):
+Six rules (which of them do most is told in docs/internals/adr/0017-headway-by-deadline.md):
 
 1. High before low; inside a class the earliest deadline first, and priority says who is given up
    where not all can be in time (`Urgency`, `hopeless_among`): the least important, among those the
    longest, as Moore and Hodgson do.
 2. A batch starts only if it is predicted to end in time, and so is every batch that it would harm:
    those of its own class or above that run on the device (`Prospects`). What would be late both now
-   and later is given up at once, at the door where that can be seen there (`Door`).
+   and later is given up at once, at the door where that can be seen there (`OutlookDoor`).
 3. A batch joins others on a lane only if that is worth it: if it must start now to be in time, or
    ends so much sooner that it gains more than they lose. Two batches that share a core end no
    sooner than one after the other, so sharing only takes slack away; an accelerator's slots gain.
@@ -15,9 +15,9 @@ Six rules, each measured against its absence (docs/concepts/policies.md):
 4. Low work of several rows runs in segments where high work is expected meanwhile, so that an
    urgent arrival waits for one of them (`Sizes`). Where the device all but preempts low work (niced
    slots), nothing is split, and low work may lie beneath high work.
-5. Some lanes are held free of low work when so much high work is forecast that more of it would be
-   made late than the start is worth; how much is, an outer loop corrects by the high deadlines that
-   are missed (`Guard`).
+5. With a reserve, which is off by default, lanes are held free of low work when so much high work
+   is forecast that more of it would be made late than the start is worth; how much is, an outer
+   loop corrects by the high deadlines that are missed (`Guard`).
 6. Nobody waits for more than a part of its own budget (`Promotion`): then it starts whatever it
    costs, as long as all who are promoted together take no more than a part of the devices' time;
    beyond that they are told at once that they will not be served.
@@ -107,7 +107,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     return Policy(
         name="headway",
         ordering=Urgency(accounts),
-        admission=OutlookDoor(outlook, promotion, refuses=settings.refuses and settings.drops),
+        admission=OutlookDoor(outlook, refuses=settings.refuses and settings.drops),
         batching=Linger(predictor),
         placement=placement,
         predictor=predictor,

@@ -31,7 +31,11 @@ class Hopeless:
     def gives_up(self, request: Request, needs_ns: int, now_ns: int) -> bool:
         """Whether work that takes so long would end too late; of unknown work, never."""
         is_late = needs_ns > 0 and now_ns + needs_ns > request.expires_at_ns
-        return is_late and self._barren[request.model] < _BARREN_MAX
+        return is_late and self.may_give_up(request)
+
+    def may_give_up(self, request: Request) -> bool:
+        """Whether there is no need to see for once how long its model takes."""
+        return self._barren[request.model] < _BARREN_MAX
 
     def admitted(self, request: Request, now_ns: int) -> None:
         """Of no consequence."""

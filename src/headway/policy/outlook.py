@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 from headway.core import DeviceView, FleetView, Request, RequestId, SlotClass
 from headway.policy.hopefuls import hopeless_among
 from headway.policy.prospects import Prospects
-from headway.policy.running import has_shared_lanes
 from headway.policy.waiting_list import WaitingList
 
 __all__ = ["Outlook"]
@@ -43,10 +42,6 @@ class Outlook:
         self._discount_ratio = discount_ratio
         self._known: dict[SlotClass, tuple[tuple[int, ...], Collection[RequestId]]] = {}
         self._capacity: dict[SlotClass, _Capacity] = {}
-
-    def work_ns(self, request: Request, rows: int) -> float:
-        """Of so many rows, with a lane to itself; 0 while nothing is known."""
-        return self.waiting.alone_ns(request.model, rows)
 
     def high_load(self, fleet: FleetView, now_ns: int) -> float:
         """Part of the lanes that high work is expected to take, 0 to 1."""
@@ -126,6 +121,4 @@ class Outlook:
 
 def _lanes(device: DeviceView) -> int:
     """How many batches get on at full speed at once, to be generous."""
-    if has_shared_lanes(device):
-        return len(set(device.slot_lanes))
-    return len(device.slot_lanes)
+    return len(set(device.slot_lanes))

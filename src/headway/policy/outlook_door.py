@@ -5,7 +5,6 @@ Knows the outlook. Refuses to know lanes.
 
 from headway.core import Forecast, LoadView, Refusal, Request
 from headway.policy.outlook import Outlook
-from headway.policy.urgency import Promotion
 
 __all__ = ["OutlookDoor"]
 
@@ -17,13 +16,11 @@ class OutlookDoor:
 
     Args:
         outlook: of what waits.
-        promotion: until when low work may wait.
         refuses: False lets everyone in.
     """
 
-    def __init__(self, outlook: Outlook, promotion: Promotion, *, refuses: bool) -> None:
+    def __init__(self, outlook: Outlook, *, refuses: bool) -> None:
         self._outlook = outlook
-        self._promotion = promotion
         self._refuses = refuses
 
     def refuse(
@@ -32,7 +29,7 @@ class OutlookDoor:
         """No to a request that would be late, or would make others late that are worth more."""
         if not self._refuses or request.late_ns > 0 or load.free_slots == load.slots:
             return None
-        work_ns = self._outlook.work_ns(request, request.rows)
+        work_ns = self._outlook.waiting.work_ns(request)
         is_hopeless = work_ns > 0.0 and now_ns + work_ns > request.deadline_at_ns
         if is_hopeless or self._outlook.would_be_lost(request, now_ns):
             return Refusal(self._outlook.backlog_ns(request))

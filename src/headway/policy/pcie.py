@@ -30,8 +30,9 @@ from headway.core import (
 )
 from headway.policy.admission import AdmitAll
 from headway.policy.batching import Linger
-from headway.policy.candidate import candidate, forecast_beside
-from headway.policy.running import emptiest
+from headway.policy.candidate import candidate
+from headway.policy.running import emptiest_of
+from headway.policy.slack import latest_start_at_ns
 
 __all__ = ["LinkAware", "PriorityThenSlack", "pcie"]
 
@@ -44,8 +45,7 @@ class PriorityThenSlack:
 
     def key(self, request: Request) -> tuple[int, ...]:
         """Slack shrinks for all alike as time goes by, so the instant at which it ends will do."""
-        service_ns = self._predictor.service_ns(request.model, request.rows)
-        return (request.priority, request.deadline_at_ns - service_ns)
+        return (request.priority, latest_start_at_ns(request, self._predictor))
 
 
 class LinkAware:
@@ -73,8 +73,7 @@ class LinkAware:
         (head,) = bucket.front(1)
         if head.slot_class is SlotClass.LOW:
             return self._place_low(bucket, model, options, now_ns)
-        best = emptiest(options)
-        assert best is not None, "the kernel asks only where there is a free slot"
+        best = emptiest_of(options)
         copied_at_ns = now_ns + self._transfer_ns(bucket, model, best, now_ns)
         before_ns = self._copied_at_ns.get(best.device, 0)
         self._copied_at_ns[best.device] = max(before_ns, copied_at_ns)
@@ -84,8 +83,7 @@ class LinkAware:
         self, bucket: BucketView, model: ModelParams, options: Sequence[SlotOption], now_ns: int
     ) -> Placing:
         quiet = [o for o in options if self._copied_at_ns.get(o.device, 0) <= now_ns]
-        best = emptiest(quiet) or emptiest(options)
-        assert best is not None, "the kernel asks only where there is a free slot"
+        best = emptiest_of(quiet or options)
         if quiet or self._transfer_ns(bucket, model, best, now_ns) == 0:
             return Start(best)
         return Hold(min(self._copied_at_ns[option.device] for option in options))
@@ -95,7 +93,7 @@ class LinkAware:
     ) -> int:
         rows_max = self._batching.rows_max(bucket, model)
         run = candidate(bucket, model, option, rows_max)
-        return forecast_beside(self._predictor, run, now_ns)[0].transfer_ns
+        return self._predictor.beside(run, run.device, now_ns)[0].transfer_ns
 
 
 def pcie(predictor: Predictor) -> Policy:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from headway.core import BucketView, FleetView, ModelParams, SlotOption, Start
+from headway.policy.running import emptiest_of
 
 __all__ = ["EmptiestLane"]
 
@@ -19,8 +20,4 @@ class EmptiestLane:
         now_ns: int,
     ) -> Start:
         """The first of the emptiest, in the order of replicas and slots."""
-        best = options[0]
-        for option in options:
-            if option.lane_running < best.lane_running:
-                best = option
-        return Start(best)
+        return Start(emptiest_of(options))

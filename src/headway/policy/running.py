@@ -12,12 +12,24 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from headway.core import DeviceName, DeviceView, FleetView, SlotClass, SlotOption
 
-__all__ = ["OneAtATime", "by_device", "emptiest", "has_shared_lanes", "running_of_class"]
+__all__ = [
+    "OneAtATime",
+    "by_device",
+    "emptiest",
+    "emptiest_of",
+    "has_shared_lanes",
+    "running_of_class",
+]
 
 
 def emptiest(options: Iterable[SlotOption]) -> SlotOption | None:
     """The first of those whose lane runs least; None of none."""
     return min(options, key=lambda option: option.lane_running, default=None)
+
+
+def emptiest_of(options: Sequence[SlotOption]) -> SlotOption:
+    """The same of some; the kernel asks only where there is a free slot."""
+    return min(options, key=lambda option: option.lane_running)
 
 
 def by_device(options: Sequence[SlotOption]) -> Iterator[tuple[DeviceName, list[SlotOption]]]:

@@ -36,8 +36,9 @@ from headway.core import (
 )
 from headway.policy.admission import AdmitAll
 from headway.policy.batching import Linger
-from headway.policy.candidate import candidate, forecast_beside
-from headway.policy.running import by_device, emptiest
+from headway.policy.candidate import candidate
+from headway.policy.running import by_device, emptiest_of
+from headway.policy.slack import latest_start_at_ns
 
 __all__ = ["ClassThenSlack", "HalfOfBudget", "HighBacklog", "WithoutHarm", "strait"]
 
@@ -54,8 +55,7 @@ class ClassThenSlack:
 
     def slack_ends_at_ns(self, request: Request) -> int:
         """The latest start, by the usual service."""
-        service_ns = self._predictor.service_ns(request.model, request.rows)
-        return request.deadline_at_ns - service_ns
+        return latest_start_at_ns(request, self._predictor)
 
 
 class HalfOfBudget:
@@ -131,12 +131,10 @@ class WithoutHarm:
         (head,) = bucket.front(1)
         promotes_at_ns = self._aging.promotes_at_ns(head)
         if promotes_at_ns is None or promotes_at_ns <= now_ns:
-            best = emptiest(options)
-            assert best is not None, "the kernel asks only where there is a free slot"
-            return Start(best)
+            return Start(emptiest_of(options))
         for _, group in by_device(options):
-            option = emptiest(group)
-            if option and self._is_harmless(bucket, model, option, fleet, now_ns):
+            option = emptiest_of(group)
+            if self._is_harmless(bucket, model, option, fleet, now_ns):
                 return Start(option)
         return Hold()
 
@@ -150,7 +148,7 @@ class WithoutHarm:
     ) -> bool:
         (head,) = bucket.front(1)
         run = candidate(bucket, model, option, self._batching.rows_max(bucket, model))
-        own, others = forecast_beside(self._predictor, run, now_ns)
+        own, *others = self._predictor.beside(run, run.device, now_ns)
         high_ns = self._backlog.total_ns // fleet.slots
         if now_ns + own.mean_ns + high_ns > head.deadline_at_ns:
             return False

@@ -53,15 +53,11 @@ class Promotion:
         """Whether it starts whatever that costs, once it has waited for so long."""
         return self._accounts.is_within_share(request)
 
-    def bound_at_ns(self, request: Request) -> int | None:
+    def promotes_at_ns(self, request: Request) -> int | None:
         """Instant by which it is started, or told that it will not be; None for no such bound."""
         if request.slot_class is SlotClass.HIGH or self._bound_ratio <= 0.0:
             return None
         return request.arrived_at_ns + int(request.budget_ns * self._bound_ratio)
-
-    def promotes_at_ns(self, request: Request) -> int | None:
-        """At the bound."""
-        return self.bound_at_ns(request)
 
     def promoted_key(self, request: Request) -> tuple[int, ...]:
         """Before everyone; among the promoted the earliest deadline."""

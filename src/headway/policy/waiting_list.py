@@ -141,11 +141,7 @@ class WaitingList:
 
     def work_ns(self, request: Request) -> float:
         """What a request takes with a lane to itself; 0 while nothing is known."""
-        return self.alone_ns(request.model, request.rows)
-
-    def alone_ns(self, model: ModelName, rows: int) -> float:
-        """What so many rows take with a lane to themselves; 0 while nothing is known."""
-        return float(self._predictor.solo_ns(model, rows))
+        return float(self._predictor.solo_ns(request.model, request.rows))
 
     def admitted(self, request: Request, now_ns: int) -> None:
         """One more waits."""

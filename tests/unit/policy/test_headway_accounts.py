@@ -162,6 +162,15 @@ def test_time_that_was_not_used_is_not_saved_up():
     assert tenants.next_round("away") == served
 
 
+def test_who_waits_is_not_overtaken_when_a_later_round_is_served():
+    """Another's fifth round runs first, for whatever reason; the one that waits is still in its."""
+    tenants = Tenants()
+    tenants.sends("calm")
+    greedy = [tenants.sends("greedy") for _ in range(10)]
+    tenants.serves(greedy[-1])
+    assert tenants.next_round("calm") == 0
+
+
 def test_debt_is_not_forgotten_while_others_wait():
     """Nor is what was taken while alone held against anyone when others come."""
     tenants = Tenants()

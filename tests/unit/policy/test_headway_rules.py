@@ -261,6 +261,15 @@ def test_two_low_batches_never_share_a_lane():
     talk.drain()
 
 
+def test_low_work_leaves_the_last_slot_of_a_lane_even_where_it_has_to_start_now():
+    """In time beside the low one, harm beside the high one; but an urgent one must find a slot."""
+    talk = a_headway_talk(lanes=(0, 1, 0, 1), starvation_ratio=0.0, segment_ns=0)
+    talk.arrives(1, model="rows", rows=8, budget="165ms")
+    talk.arrives(2, model="rows", rows=8, budget="2s", **LOW)
+    assert dispatched(talk.arrives(3, model="short", budget="100ms", **LOW)) == []
+    talk.drain()
+
+
 def test_unknown_work_starts_as_soon_as_a_slot_is_free():
     """Nothing can be foreseen of a model without a profile, so nothing is held against it."""
     talk = a_headway_talk()
@@ -395,6 +404,28 @@ def test_overdue_work_together_takes_a_part_of_the_time_at_most():
     taken_ms = 60 * sum(starts)
     assert starts[:4] == [True] * 4
     assert 250 < taken_ms <= 250 + 0.05 * 200 * len(starts) + 60
+
+
+def test_overdue_work_before_high_work_that_waits_is_paid_for():
+    """Where a lane has one slot nothing lies beneath: low work takes it from whoever waits for it.
+
+    A burst of such starts is let through; after it, with no share of the time, none.
+    """
+    talk = a_headway_talk(lanes=(0,), low_weight=NICED, drops=False, starvation_share_ratio=0.0)
+    starts = []
+    for number in range(1, 43, 3):
+        begun_ms = 1000 * number
+        first = started(talk.arrives(number, at=begun_ms * MS, model="rows", rows=8, budget="2s"))
+        talk.arrives(number + 1, at=(begun_ms + 1) * MS, model="long", budget="220ms", **LOW)
+        talk.arrives(number + 2, at=(begun_ms + 2) * MS, model="short", budget="2s")
+        said = talk.finishes_late(first.batch_id, at_ms=begun_ms + 160)
+        starts.append(dispatched(said) == [(number + 1,)])
+        if starts[-1]:
+            said = talk.finishes_late(started(said).batch_id, at_ms=begun_ms + 190)
+        assert dispatched(said) == [(number + 2,)]
+        talk.finishes_late(started(said).batch_id, at_ms=begun_ms + 200)
+    assert starts == sorted(starts, reverse=True)
+    assert 5 <= sum(starts) <= 9
 
 
 def test_overdue_work_beneath_high_work_keeps_its_place_by_deadline():

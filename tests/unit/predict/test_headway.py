@@ -11,6 +11,7 @@ import pytest
 
 from headway.core import DeviceParams, ModelParams, Run, SlotClass, Stages
 from headway.predict import ExecutionModel, HeadwayPredictor, ModelProfile, Shell, SoloTime
+from headway.predict.residual import Residual
 from headway.sim import SharedLanes
 from headway.testing import a_dispatch, a_request
 
@@ -251,6 +252,23 @@ def test_a_forecast_shows_what_a_candidate_does_to_others():
     assert same[1].mean_ns > 1.8 * alone.mean_ns
     assert other[1].mean_ns == alone.mean_ns
     assert same[0].interference_ns > 0 == other[0].interference_ns
+
+
+def test_what_load_has_taught_does_not_count_beside():
+    """What forecasts among arrivals were wrong by says nothing of two batches and no arrivals."""
+    residual = Residual()
+    for _ in range(300):
+        residual.learn(("middle", "", 1), 1.0, 10 * MS, 20 * MS)
+    predictor, world = a_headway(), World(a_headway())
+    assert predictor.restore(predictor.state() | {"executions": residual.state()})
+    (among,) = predictor.forecast(_run(0, slot=0), "cpu:0", world, 0)
+    (alone,) = predictor.beside(_run(0, slot=0), "cpu:0", 0)
+    assert among.execution_ns > 25 * MS
+    assert alone.execution_ns == pytest.approx(20 * MS, rel=0.01)
+    predictor.started(_run(1, slot=0), world, 0)
+    own, other = predictor.beside(_run(0, slot=2), "cpu:0", 0)
+    assert own.execution_ns == pytest.approx(40 * MS, rel=0.01)
+    assert other.mean_ns == pytest.approx(40 * MS, rel=0.01)
 
 
 def test_a_light_class_yields_to_a_heavy_one():
