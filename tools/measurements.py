@@ -98,16 +98,18 @@ def highlights() -> str:
 
 
 def demo(found: Mapping[str, Document]) -> Iterator[str]:
-    """What the demo's two policies make of the same requests."""
+    """What the demo's policies make of the same requests."""
     document = found["demo"]
     ratio = {(r["tier"], r["policy"]): 100 * r["violation_ratio"] for r in document["rows"]}
     tiers = dict.fromkeys(tier for tier, _ in ratio)
+    policies = ("fifo", "priority", "headway")
     parts = [
-        f"{tier} {ratio[tier, 'fifo']:.0f} % to {ratio[tier, 'priority']:.1f} %" for tier in tiers
+        f"{tier} {' / '.join(f'{ratio[tier, policy]:.1f}' for policy in policies)}"
+        for tier in tiers
     ]
     what = (
         f"real models at {document['load_ratio']:.1f} times capacity,"
-        " requests not in time: `fifo` to `priority`"
+        " % of requests not in time: `fifo` / `priority` / `headway`"
     )
     yield line(what, ", ".join(parts), document["command"])
 
