@@ -112,7 +112,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
         placement=placement,
         predictor=predictor,
         aging=promotion,
-        feedback=Together((accounts, waiting, guard, hopeless)),
+        feedback=Together((accounts, waiting, guard, hopeless, promotion)),
     )
 
 

@@ -5,7 +5,7 @@ Knows classes, rounds, deadlines and a bound on waiting. Refuses to know what ru
 
 from typing import Final
 
-from headway.core import Request, SlotClass
+from headway.core import Request, RequestId, SlotClass
 from headway.policy.accounts import Accounts
 
 __all__ = ["Promotion", "Urgency"]
@@ -48,6 +48,22 @@ class Promotion:
     def __init__(self, accounts: Accounts, bound_ratio: float) -> None:
         self._accounts = accounts
         self._bound_ratio = bound_ratio
+        self._begun: set[RequestId] = set()
+
+    def admitted(self, request: Request, now_ns: int) -> None:
+        """Of no consequence."""
+
+    def started(self, request: Request, rows: int, now_ns: int) -> None:
+        """Nobody who has begun is starved any more."""
+        if rows < request.rows:
+            self._begun.add(request.request_id)
+
+    def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
+        """Of no consequence."""
+
+    def ended(self, request: Request, is_met: bool, now_ns: int) -> None:
+        """It is gone."""
+        self._begun.discard(request.request_id)
 
     def is_entitled(self, request: Request) -> bool:
         """Whether it starts whatever that costs, once it has waited for so long."""
@@ -57,10 +73,13 @@ class Promotion:
         """Instant by which it is started, or told that it will not be; None for no such bound."""
         if request.slot_class is SlotClass.HIGH or self._bound_ratio <= 0.0:
             return None
+        if request.request_id in self._begun:
+            return None
         return request.arrived_at_ns + int(request.budget_ns * self._bound_ratio)
 
     def promoted_key(self, request: Request) -> tuple[int, ...]:
         """Before everyone; among the promoted the earliest deadline."""
         round_index = self._accounts.round_index(request)
-        rank = _RANK_PROMOTED if self.is_entitled(request) else _RANKS[request.slot_class]
+        begun = request.request_id in self._begun
+        rank = _RANK_PROMOTED if self.is_entitled(request) and not begun else _RANKS[request.slot_class]
         return (rank, round_index, request.deadline_at_ns)
