@@ -83,6 +83,7 @@ def _headway_settings(section: HeadwayPolicyConfig) -> HeadwaySettings:
     return HeadwaySettings(
         caution_ratio=section.caution_ratio,
         reserve_ratio=section.reserve_ratio,
+        harm_ratio=section.harm_ratio,
         high_missed_ratio=section.high_missed_ratio,
         segment_ns=section.segment,
         discount_ratio=section.discount_ratio,

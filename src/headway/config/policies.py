@@ -155,6 +155,9 @@ class HeadwayPolicyConfig(_ClassedPolicyConfig):
     reserve_ratio: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """High requests that the start of a low one is expected to make late are held against it so
     many times: below 1 of the product it starts. 0 starts low work wherever a lane is free."""
+    harm_ratio: Annotated[float, Field(ge=0.0, le=100.0)] = 0.2
+    """High requests that the start of a low one among others may be expected to make late, on a
+    device that all its slots share, such as an accelerator; 0 for no limit."""
     high_missed_ratio: _Ratio = 0.01
     """Part of high requests that may miss their deadline; above it the reserve grows."""
     segment: Duration = 12 * NS_PER_MS

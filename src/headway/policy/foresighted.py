@@ -21,12 +21,12 @@ from headway.core import (
     Start,
 )
 from headway.policy.candidate import candidate
-from headway.policy.guard import Guard
 from headway.policy.hopeless import Hopeless
 from headway.policy.lanes_now import LaneNow, LanesNow
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect, Prospects
-from headway.policy.running import emptiest_of
+from headway.policy.reserve import LowStart, Reserve
+from headway.policy.running import emptiest_of, has_shared_lanes
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
 from headway.units import NS_PER_S
@@ -47,7 +47,6 @@ _PROMOTED_BURST_NS: Final = 0.25 * NS_PER_S
 class Knobs(NamedTuple):
     """Settings of `Foresighted`."""
 
-    reserve_ratio: float
     starvation_share_ratio: float
     drops: bool
 
@@ -86,7 +85,7 @@ class Foresighted:
         sizes: Sizes,
         hopeless: Hopeless,
         promotion: Promotion,
-        guard: Guard,
+        reserve: Reserve,
         knobs: Knobs,
     ) -> None:
         self._outlook = outlook
@@ -95,7 +94,7 @@ class Foresighted:
         self._sizes = sizes
         self._hopeless = hopeless
         self._promotion = promotion
-        self._guard = guard
+        self._reserve = reserve
         self._knobs = knobs
         self._promoted_ns = _PROMOTED_BURST_NS
         """Device time that promoted work may still take, a budget that time refills."""
@@ -227,7 +226,7 @@ class Foresighted:
     def _rows(self, lane: _Lane, wanted: _Wanted) -> int:
         is_low = wanted.head.slot_class is SlotClass.LOW
         sizes = self._sizes
-        rows_of = sizes.segment_rows if is_low and not lane.now.lies_beneath else sizes.rows
+        rows_of = sizes.segment_rows if is_low else sizes.rows
         return rows_of(wanted.bucket, wanted.model, wanted.head, wanted.now_ns)
 
     def _prospect(self, lane: _Lane, wanted: _Wanted, rows: int) -> Prospect:
@@ -248,31 +247,26 @@ class Foresighted:
             gain_ns = _GAIN_RATIO * (free_ns + work_ns - prospect.own_ns)
             if prospect.delays_ns > gain_ns + _FREE_RIDE_RATIO * free_ns:
                 return False
-        return head.slot_class is SlotClass.HIGH or self._is_affordable(prospect, lane, wanted)
-
-    def _is_affordable(self, prospect: Prospect, lane: _Lane, wanted: _Wanted) -> bool:
-        """Whether fewer high requests would be made late than the start is worth."""
-        reserve_ratio = self._knobs.reserve_ratio * self._guard.times
-        if reserve_ratio <= 0.0 or lane.now.lies_beneath:
+        if self._should_gather(lane, wanted, rows):
+            return False
+        if head.slot_class is SlotClass.HIGH:
             return True
-        now_ns = wanted.now_ns
-        lost = 0.0
-        for stream in self._outlook.waiting.streams(SlotClass.HIGH):
-            spare_ns = max(0.0, stream.budget_ns - stream.work_ns)
-            if stream.work_ns > spare_ns:
-                lost += stream.rate(now_ns) * max(0.0, prospect.own_ns - spare_ns)
-        return lost * self._busy_ratio(lane, wanted) * reserve_ratio <= 1.0
+        return self._reserve.allows(LowStart(lane.now, prospect), wanted.fleet, now_ns)
 
-    def _busy_ratio(self, lane: _Lane, wanted: _Wanted) -> float:
-        """Chance that a high request finds no lane but those that low work is on."""
-        load = self._outlook.high_load(wanted.fleet, wanted.now_ns)
-        ratio = 1.0
-        for device in wanted.fleet.all_devices():
-            held = {batch.lane for batch in device.running()}
-            for other in set(device.slot_lanes) - held:
-                if device is not lane.now.device or other != lane.option.lane:
-                    ratio *= load
-        return ratio
+    def _should_gather(self, lane: _Lane, wanted: _Wanted, rows: int) -> bool:
+        """Whether others of its model should join it while those on the device end.
+
+        Where slots share all of a device one large batch costs it less than two small ones do, so
+        that who can wait for it to be free of its equals does.
+        """
+        device, head = lane.now.device, wanted.head
+        if has_shared_lanes(device) or not self._sizes.gains_by_more(wanted.model, rows):
+            return False
+        is_low = head.slot_class is SlotClass.LOW
+        others = [b for b in device.running() if is_low or b.slot_class is SlotClass.HIGH]
+        wait_ns = self._prospects.free_ns(device, others, wanted.now_ns)
+        ends_at_ns = wanted.now_ns + wait_ns + wanted.work_ns
+        return wait_ns > 0.0 and ends_at_ns <= head.deadline_at_ns
 
     def _overdue(self, wanted: _Wanted, lanes: Sequence[_Lane]) -> Placing:
         """It has waited for as long as it may: start it where that costs least, or say no."""
@@ -288,7 +282,8 @@ class Foresighted:
             rows = self._rows(lane, wanted)
             choices.append((self._prospect(lane, wanted, rows), rows))
         prospect, rows = min(choices, key=lambda each: (not each[0].is_harmless, each[0].delays_ns))
-        if not prospect.is_harmless or self._outlook.waiting.count(SlotClass.HIGH):
+        is_free = prospect.is_harmless and not prospect.option.lane_running
+        if not is_free or self._outlook.waiting.count(SlotClass.HIGH):
             if self._promoted_ns <= 0.0:
                 return self._without(wanted.head, [lane.option for lane in lanes])
             self._promoted_ns -= prospect.own_ns

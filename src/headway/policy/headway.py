@@ -10,14 +10,17 @@ Six rules (which of them do most is told in docs/internals/adr/0017-headway-by-d
    and later is given up at once, at the door where that can be seen there (`OutlookDoor`).
 3. A batch joins others on a lane only if that is worth it: if it must start now to be in time, or
    ends so much sooner that it gains more than they lose. Two batches that share a core end no
-   sooner than one after the other, so sharing only takes slack away; an accelerator's slots gain.
-   A lane that does nothing is never kept from work for that reason.
-4. Low work of several rows runs in segments where high work is expected meanwhile, so that an
-   urgent arrival waits for one of them (`Sizes`). Where the device all but preempts low work (niced
-   slots), nothing is split, and low work may lie beneath high work.
-5. With a reserve, which is off by default, lanes are held free of low work when so much high work
-   is forecast that more of it would be made late than the start is worth; how much is, an outer
-   loop corrects by the high deadlines that are missed (`Guard`).
+   sooner than one after the other, so sharing only takes slack away. Where slots share all of a
+   device, as an accelerator's do, batches may run side by side, but who would go into a larger
+   batch by waiting for the device does (`Foresighted`). What does nothing is never kept from work.
+4. Low work of several rows runs in segments where high work is expected meanwhile, so that whoever
+   is urgent, low work with a tighter deadline included, waits for one of them (`Sizes`). Where the
+   device all but preempts low work (niced slots) it may lie beneath high work.
+5. On a device that slots share, low work starts among others only if few high requests are expected
+   to be late for it: those that arrive meanwhile, at what each would take then (`Reserve`). On
+   lanes there is a reserve too, off by default: lanes are held free of low work when more high work
+   would be made late than the start is worth; how much is, an outer loop corrects by the high
+   deadlines that are missed (`Guard`).
 6. Nobody waits for more than a part of its own budget (`Promotion`): then it starts whatever it
    costs, as long as all who are promoted together take no more than a part of the devices' time;
    beyond that they are told at once that they will not be served.
@@ -42,6 +45,7 @@ from headway.policy.hopeless import Hopeless
 from headway.policy.outlook import Outlook
 from headway.policy.outlook_door import OutlookDoor
 from headway.policy.prospects import Prospects
+from headway.policy.reserve import Reserve
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion, Urgency
 from headway.policy.waiting_list import WaitingList
@@ -58,6 +62,9 @@ class HeadwaySettings(Struct, frozen=True, kw_only=True):
     reserve_ratio: float = 0.0
     """High requests that may be made late by the start of one low request are held against it so
     many times; 0 starts low work wherever a lane is free."""
+    harm_ratio: float = 0.2
+    """High requests that the start of a low one may be expected to make late where all slots share
+    the whole device, as an accelerator's do; 0 for no limit."""
     high_missed_ratio: float = 0.01
     """Target of the outer loop: part of high requests that may miss their deadline."""
     segment_ns: int = 12 * NS_PER_MS
@@ -90,8 +97,14 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     hopeless = Hopeless()
     prospects = Prospects(predictor, settings.caution_ratio)
     outlook = Outlook(waiting, prospects, settings.discount_ratio)
+    reserve = Reserve(
+        outlook,
+        predictor,
+        guard,
+        lane_ratio=settings.reserve_ratio,
+        harm_ratio=settings.harm_ratio,
+    )
     knobs = Knobs(
-        reserve_ratio=settings.reserve_ratio,
         starvation_share_ratio=settings.starvation_share_ratio,
         drops=settings.drops,
     )
@@ -101,7 +114,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
         Sizes(predictor, waiting, settings.segment_ns),
         hopeless,
         promotion,
-        guard,
+        reserve,
         knobs,
     )
     return Policy(

@@ -30,6 +30,8 @@ class Prospect(NamedTuple):
     """Until it would end."""
     delays_ns: float
     """What it costs those on its lane that are its equals or more important, together."""
+    stretch_ratio: float
+    """What is left of those that run on the device, with it over without it; their mean."""
     is_harmless: bool
     """Nobody whom it must not harm would be late because of it."""
 
@@ -79,9 +81,14 @@ class Prospects:
         after = {forecast.batch_id: forecast for forecast in others}
         spared = (SlotClass.HIGH,) if run.slot_class is SlotClass.HIGH else tuple(SlotClass)
         is_harmless = True
+        stretches = []
         for batch in device.running():
             was, would = before.get(batch.batch_id), after.get(batch.batch_id)
-            if was is None or would is None or batch.slot_class not in spared:
+            if was is None or would is None:
+                continue
+            if was.mean_ns > 0:
+                stretches.append(would.mean_ns / was.mean_ns)
+            if batch.slot_class not in spared:
                 continue
             left_ns = batch.deadline_at_ns - now_ns
             if self._cautious_ns(was) <= left_ns < self._cautious_ns(would):
@@ -91,7 +98,8 @@ class Prospects:
             was, would = before.get(batch.batch_id), after.get(batch.batch_id)
             if was is not None and would is not None:
                 delays_ns += max(0, would.mean_ns - was.mean_ns)
-        return Prospect(option, float(own.mean_ns), delays_ns, is_harmless)
+        stretch_ratio = sum(stretches) / len(stretches) if stretches else 1.0
+        return Prospect(option, float(own.mean_ns), delays_ns, stretch_ratio, is_harmless)
 
     def _cautious_ns(self, forecast: Forecast) -> float:
         return forecast.mean_ns + self._caution_ratio * (forecast.bound_ns - forecast.mean_ns)

@@ -14,6 +14,8 @@ _GAIN_MIN: Final = 1.03
 """Rows per time of a larger batch over those of a smaller one, from which it is worth it."""
 _ARRIVALS_MIN: Final = 0.05
 """High requests expected while a low one runs, below which splitting it is useless."""
+_DOUBLE_MAX: Final = 1.6
+"""Time of a batch of twice as many rows over its own, up to which waiting for them is worth it."""
 _ROWS_LOOKED_AT: Final = 64
 
 
@@ -53,6 +55,14 @@ class Sizes:
             if size * best_ns > _GAIN_MIN * best * size_ns:
                 best, best_ns = size, size_ns
         return best
+
+    def gains_by_more(self, model: ModelParams, rows: int) -> bool:
+        """Whether twice as many rows are allowed, and take far less than twice as long."""
+        if not model.can_batch or 2 * rows > model.batch_rows_max:
+            return False
+        own_ns = self._predictor.solo_ns(model.name, rows)
+        double_ns = self._predictor.solo_ns(model.name, 2 * rows)
+        return own_ns > 0 and double_ns < _DOUBLE_MAX * own_ns
 
     def segment_rows(
         self, bucket: BucketView, model: ModelParams, head: Request, now_ns: int

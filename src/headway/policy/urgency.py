@@ -38,7 +38,8 @@ class Promotion:
     costs the high requests least.
 
     Whoever's tenant has had more than its share is not entitled to that: it keeps its place, and is
-    told no when its time has passed.
+    told no when its time has passed. Who has begun to run in segments is starved no more, and waits
+    for the others by the usual rules. As `Feedback` it sees who has begun.
 
     Args:
         accounts: of tenants.
@@ -49,6 +50,7 @@ class Promotion:
         self._accounts = accounts
         self._bound_ratio = bound_ratio
         self._begun: set[RequestId] = set()
+        """Those of which some rows have run, or run."""
 
     def admitted(self, request: Request, now_ns: int) -> None:
         """Of no consequence."""
@@ -81,5 +83,9 @@ class Promotion:
         """Before everyone; among the promoted the earliest deadline."""
         round_index = self._accounts.round_index(request)
         begun = request.request_id in self._begun
-        rank = _RANK_PROMOTED if self.is_entitled(request) and not begun else _RANKS[request.slot_class]
+        rank = (
+            _RANK_PROMOTED
+            if self.is_entitled(request) and not begun
+            else _RANKS[request.slot_class]
+        )
         return (rank, round_index, request.deadline_at_ns)

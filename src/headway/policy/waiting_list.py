@@ -29,23 +29,31 @@ _Kind = tuple[ModelName, int, SlotClass]
 class Stream:
     """Arrivals of one kind: model, rows and class."""
 
-    __slots__ = ("_at_ns", "_began_at_ns", "_count", "budget_ns", "slot_class", "work_ns")
+    __slots__ = ("_at_ns", "_began_at_ns", "_count", "last", "work_ns")
 
-    def __init__(self, slot_class: SlotClass, now_ns: int) -> None:
-        self.slot_class = slot_class
+    def __init__(self, first: Request, now_ns: int) -> None:
+        self.last = first
         self.work_ns = 0.0
-        """Of the last one."""
-        self.budget_ns = 0
         """Of the last one."""
         self._count = 0.0
         self._at_ns = self._began_at_ns = now_ns
 
-    def arrive(self, work_ns: float, budget_ns: int, now_ns: int) -> None:
+    @property
+    def slot_class(self) -> SlotClass:
+        """Of all."""
+        return self.last.slot_class
+
+    @property
+    def budget_ns(self) -> int:
+        """Of the last one."""
+        return self.last.budget_ns
+
+    def arrive(self, request: Request, work_ns: float, now_ns: int) -> None:
         """One more."""
+        self.last = request
         self._count = self._faded(now_ns) + 1.0
         self._at_ns = now_ns
         self.work_ns = work_ns
-        self.budget_ns = budget_ns
 
     def rate(self, now_ns: int) -> float:
         """Arrivals per nanosecond."""
@@ -155,8 +163,8 @@ class WaitingList:
         if stream is None:
             if len(self._streams) >= _STREAMS_MAX:
                 return
-            stream = self._streams[kind] = Stream(request.slot_class, now_ns)
-        stream.arrive(work_ns, request.budget_ns, now_ns)
+            stream = self._streams[kind] = Stream(request, now_ns)
+        stream.arrive(request, work_ns, now_ns)
 
     def started(self, request: Request, rows: int, now_ns: int) -> None:
         """Some of its rows run, and the others will wait again."""

@@ -68,7 +68,9 @@ class Ground:
 
     def _add(self, name: DeviceName, slot_lanes: Sequence[int]) -> Device:
         pressures = {p.model: p.pressures for p in self._profiles if p.device == name}
-        device = Device(name, slot_lanes, Speeds(len(set(slot_lanes)), pressures))
+        lanes = len(set(slot_lanes))
+        shares_all = lanes == len(slot_lanes)
+        device = Device(name, slot_lanes, Speeds(lanes, pressures, shares_all=shares_all))
         self.devices[name] = device
         return device
 

@@ -43,6 +43,11 @@ _START_NS: Final = (0.0, 20e6)
 _COST_MIN: Final = 0.01
 _PAIR: Final = (-0.2, 4.0)
 
+_CELL_SIGMA: Final = 0.05
+"""Of the logarithm of an efficiency: lanes are cores, which hardly slow one another."""
+_CELL_SIGMA_SHARED: Final = 0.4
+"""The same where each slot has a lane of its own, so that lanes share all of the device."""
+
 Size = tuple[ModelName, BucketKey, int]
 
 
@@ -64,14 +69,26 @@ class Experience(NamedTuple):
 class Speeds:
     """Everything learnt of how the batches of one device slow one another.
 
+    Args:
+        lanes: of the device.
+        pressures: of the models that were probed.
+        shares_all: lanes divide nothing, so how much they slow one another is anyone's guess.
+
     Invariants: efficiencies never rise with more batches or more busy lanes; every factor stays
     within its limits whatever was seen.
     """
 
-    def __init__(self, lanes: int, pressures: Mapping[ModelName, Pressures] | None = None) -> None:
+    def __init__(
+        self,
+        lanes: int,
+        pressures: Mapping[ModelName, Pressures] | None = None,
+        *,
+        shares_all: bool = False,
+    ) -> None:
         self._pressures = dict(pressures or {})
+        sigma = _CELL_SIGMA_SHARED if shares_all else _CELL_SIGMA
         self._cells = [
-            [_belief(0.0, 0.05, 0.003, _EFFICIENCY) for _ in range(OTHERS_MAX + 1)]
+            [_belief(0.0, sigma, 0.003, _EFFICIENCY) for _ in range(OTHERS_MAX + 1)]
             for _ in range(MATES_MAX)
         ]
         self._paces = [_belief(0.0, 0.1, 0.012, _PACE) for _ in range(lanes)]

@@ -109,3 +109,15 @@ def test_state_comes_back():
     assert fresh.costs == speeds.costs
     fresh.restore({"cells": [[9, 9, 1.0, 1.0]], "paces": [[7, 1.0, 1.0]], "noise": "x"})
     assert fresh.state() == speeds.state()
+
+
+def test_lanes_that_share_all_of_a_device_are_soon_seen_to_slow_one_another():
+    """Forty executions, each twice as long beside three others, are enough there; not on cores."""
+    efficiencies = []
+    for shares_all in (True, False):
+        speeds = Speeds(4, shares_all=shares_all)
+        for _ in range(40):
+            slowdown = 1.0 / speeds.efficiency[3][1]
+            speeds.learn(met(20.0, slowdown=slowdown, cell=(0, 3)), firm())
+        efficiencies.append(speeds.efficiency[3][1])
+    assert efficiencies[0] < 0.6 < efficiencies[1]
