@@ -304,7 +304,7 @@ class PredictorSection(Section):
     slots or the threads are others than then. Relative paths start at this file's folder."""
     save_every: PositiveDuration = 60 * NS_PER_S
     """How often the file is written while the server runs; also when it ends."""
-    looks_per_second: Count = 250
+    looks_per_second: Count = 100
     """Forecasts in a second, for short and for long work each: one costs as much as a small batch.
     Beyond them the last of the same model, shapes and rows is repeated."""
 

@@ -41,6 +41,8 @@ _FREE_RIDE_RATIO: Final = 0.05
 """Part of the wait for a lane that it may cost them in any case."""
 _SHORT_RATIO: Final = 0.4
 """Of the wait for a lane; what takes longer alone gains too little by sharing it, see above."""
+_BENEATH_TIMES: Final = 4
+"""Segments beneath high work are so much longer: only other low work waits for them."""
 _PROMOTED_BURST_NS: Final = 0.25 * NS_PER_S
 
 
@@ -178,10 +180,13 @@ class Foresighted:
     def _is_lost(self, wanted: _Wanted) -> bool:
         """Whether it is given up for others' sake; never where there is nobody else to gain."""
         head, fleet, now_ns = wanted.head, wanted.fleet, wanted.now_ns
-        if not self._knobs.drops:
+        if not self._knobs.drops or not self._is_in_the_way(wanted):
             return False
-        if head.request_id not in self._outlook.lost(head.slot_class, fleet, now_ns):
-            return False
+        return head.request_id in self._outlook.lost(head.slot_class, fleet, now_ns)
+
+    def _is_in_the_way(self, wanted: _Wanted) -> bool:
+        """Whether somebody waits who could gain, or low work is too late at the speed it gets."""
+        head, fleet, now_ns = wanted.head, wanted.fleet, wanted.now_ns
         if head.slot_class is SlotClass.HIGH:
             return self._outlook.waiting.count(SlotClass.HIGH) > 1
         if wanted.bucket.count > 1:
@@ -224,10 +229,11 @@ class Foresighted:
         return is_short or wanted.now_ns + free_ns + wanted.work_ns > head.deadline_at_ns
 
     def _rows(self, lane: _Lane, wanted: _Wanted) -> int:
-        is_low = wanted.head.slot_class is SlotClass.LOW
-        sizes = self._sizes
-        rows_of = sizes.segment_rows if is_low else sizes.rows
-        return rows_of(wanted.bucket, wanted.model, wanted.head, wanted.now_ns)
+        bucket, model, head = wanted.bucket, wanted.model, wanted.head
+        if head.slot_class is SlotClass.HIGH:
+            return self._sizes.rows(bucket, model, head, wanted.now_ns)
+        times = _BENEATH_TIMES if lane.now.lies_beneath else 1
+        return self._sizes.segment_rows(bucket, model, head, times, wanted.now_ns)
 
     def _prospect(self, lane: _Lane, wanted: _Wanted, rows: int) -> Prospect:
         run: Run = candidate(wanted.bucket, wanted.model, lane.option, rows)

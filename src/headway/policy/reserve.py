@@ -32,6 +32,9 @@ __all__ = ["LowStart", "Reserve"]
 
 _SIGMAS_OF_BOUND: Final = 1.645
 """Where a bound lies that holds for 95 %."""
+_SAFE_TIMES: Final = 1.5
+"""What has more than this times its time alone, were it to take turns with all that run and the
+start, is not forecast: it is in time in any case."""
 _SCATTER_MIN: Final = 0.1
 _SCATTER_UNKNOWN: Final = 0.2
 
@@ -126,8 +129,11 @@ class Reserve:
         device, prospect = start.lane.device, start.prospect
         if self._harm_ratio <= 0.0 or not device.running():
             return True
+        crowd = len(device.running()) + 2
         late = 0.0
         for stream in self._outlook.waiting.streams(SlotClass.HIGH):
+            if stream.budget_ns > _SAFE_TIMES * crowd * stream.work_ns:
+                continue
             expected = self._of(stream, device, fleet, now_ns)
             if expected is not None:
                 before = expected.late_ratio(stream.budget_ns)

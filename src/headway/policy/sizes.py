@@ -65,20 +65,28 @@ class Sizes:
         return own_ns > 0 and double_ns < _DOUBLE_MAX * own_ns
 
     def segment_rows(
-        self, bucket: BucketView, model: ModelParams, head: Request, now_ns: int
+        self, bucket: BucketView, model: ModelParams, head: Request, times: int, now_ns: int
     ) -> int:
         """Of a low batch that urgent work may have to wait for.
 
         All that is left of the head where it is short, or no high work is expected meanwhile.
+
+        Args:
+            bucket: of the head.
+            model: of the head.
+            head: the request.
+            times: a segment is so many times as long as configured.
+            now_ns: when.
         """
+        segment_ns = times * self._segment_ns
         rows_left = min(bucket.head_rows_left, model.batch_rows_max)
-        if self._segment_ns <= 0 or not model.can_split or rows_left <= 1:
+        if segment_ns <= 0 or not model.can_split or rows_left <= 1:
             return self.rows(bucket, model, head, now_ns)
         whole_ns = self._predictor.solo_ns(head.model, rows_left)
-        if whole_ns <= self._segment_ns:
+        if whole_ns <= segment_ns:
             return rows_left
         streams = self._waiting.streams(SlotClass.HIGH)
         if sum([stream.rate(now_ns) for stream in streams]) * whole_ns < _ARRIVALS_MIN:
             return rows_left
         least = -(-head.rows // model.segments_max)
-        return max(1, min(rows_left, max(least, rows_left * self._segment_ns // whole_ns)))
+        return max(1, min(rows_left, max(least, rows_left * segment_ns // whole_ns)))

@@ -27,7 +27,7 @@ class Recipe(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What it had learnt before."""
     has_classes: bool = True
     """Slots are told the class of their batch, so that the weights of classes count."""
-    looks_per_s: int = 250
+    looks_per_s: int = 100
     """Forecasts a second for short and for long work each; beyond them the last is repeated."""
     trains_inline: bool = True
     """For `boosted`: fit as it learns. A live server fits in the background."""

@@ -156,10 +156,10 @@ def test_head_that_is_too_large_for_a_batch_fills_one():
     assert sizes.rows(ABucket(20, head_rows_left=4), model, head, 0) == 4
 
 
-def segment(sizes, rows, *, can_split=True, segments_max=8, left=None, now_ns=SECOND):
+def segment(sizes, rows, *, can_split=True, segments_max=8, left=None, times=1, now_ns=SECOND):
     model = replace(a_model(batch_rows_max=8), can_split=can_split, segments_max=segments_max)
     head = a_request(rows=rows, **LOW)
-    return sizes.segment_rows(ABucket(rows, head_rows_left=left), model, head, now_ns)
+    return sizes.segment_rows(ABucket(rows, head_rows_left=left), model, head, times, now_ns)
 
 
 def arrive(waiting, count, *, until_ns=SECOND, **what):
@@ -176,6 +176,7 @@ def test_segments_are_as_long_as_is_aimed_at():
     sizes, waiting = sizes_of(NO_GAIN, segment_ns=30 * MS)
     arrive(waiting, 20, **HIGH)
     assert segment(sizes, 8) == 3
+    assert segment(sizes, 8, times=2) == 6
     assert segment(sizes, 8, left=2) == 2
     assert segment(sizes, 8, segments_max=2) == 4
     assert segment(sizes, 2) == 2

@@ -34,19 +34,19 @@ def a_device(name="gpu:0", slots=(0,)):
     return SimpleNamespace(name=name, slot_lanes=(0, 1, 2, 3), running=lambda: batches)
 
 
-def a_stream(count):
+def a_stream(count, work_ms):
     """So many high requests of 20 ms have arrived in the last 1.5 s."""
     stream = Stream(a_request(1, model="high", budget="20ms"), 0)
     for index in range(count):
         at_ns = NOW_NS * (index + 1) // count
-        stream.arrive(a_request(1, at=at_ns, model="high", budget="20ms"), 5.0 * MS, at_ns)
+        stream.arrive(a_request(1, at=at_ns, model="high", budget="20ms"), work_ms * MS, at_ns)
     return stream
 
 
-def allows(predictor, *, count=75, stretch=1.2, devices=None, harm_ratio=0.2):
+def allows(predictor, *, count=75, stretch=1.2, devices=None, harm_ratio=0.2, work_ms=5.0):
     """Whether low work of 40 ms may start on the first device."""
     devices = devices or [a_device()]
-    streams = [a_stream(count)]
+    streams = [a_stream(count, work_ms)]
     outlook = SimpleNamespace(waiting=SimpleNamespace(streams=lambda slot_class: iter(streams)))
     guard = SimpleNamespace(times=1.0)
     reserve = Reserve(outlook, predictor, guard, lane_ratio=0.0, harm_ratio=harm_ratio)
@@ -106,3 +106,10 @@ def test_a_free_slot_is_looked_at_and_the_scatter_has_a_default():
     predictor = Sayer(18, 18)
     assert not allows(predictor, devices=[a_device(slots=(0, 1, 3))])
     assert predictor.asked == [("high", 2, "gpu:0")]
+
+
+def test_what_has_ample_time_is_not_forecast():
+    """Ten times its time alone is enough beside one other."""
+    predictor = Sayer(18, 23)
+    assert allows(predictor, work_ms=2.0)
+    assert predictor.asked == []
