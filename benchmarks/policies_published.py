@@ -30,6 +30,7 @@ from contests import (
 from headway.bench import Contender, Match
 from headway.config import build_from_file
 from headway.sim import scenario_from_dict
+from headway.units import NS_PER_S
 
 NAME = "policies_published"
 SCENARIO = Path(__file__).resolve().parents[1] / "examples" / "published.yaml"
@@ -80,8 +81,7 @@ def main() -> int:
     quick = "two seeds of 8 s, three policies"
     arguments = contest_parser(__doc__, quick, ENTRIES, seeds=10).parse_args()
     scenario = build_from_file(SCENARIO, scenario_from_dict)
-    if arguments.quick:
-        scenario = scenario.lasting(8_000_000_000)
+    scenario = scenario.lasting((8 if arguments.quick else 15) * NS_PER_S)
     contenders = contestants(arguments, ENTRIES, QUICK)
     blank = Match(scenario, Contender("", {}), mix="published")
     matches = matches_of([blank], contenders, seeds_of(arguments))

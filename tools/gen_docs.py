@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import Metric
 
 import measurements
+import policy_table
 import prediction_table
 from headway import errors
 from headway.cli import VERBS, parser_of
@@ -64,6 +65,7 @@ def pages() -> dict[str, str]:
         "docs/reference/errors.md": errors_page,
         "docs/reference/metrics.md": metrics_page,
         "docs/reference/measurements.md": measurements_page,
+        "docs/concepts/policies.md": policies_page,
         "docs/concepts/prediction.md": prediction_page,
         "docs/internals/states.md": states_page,
         "README.md": readme_page,
@@ -336,6 +338,13 @@ def measurements_page() -> str:
 def readme_page() -> str:
     """The README, its measured part written anew."""
     return measurements.readme((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def policies_page() -> str:
+    """The page on policies, its measured part written anew."""
+    text = (ROOT / "docs/concepts/policies.md").read_text(encoding="utf-8")
+    blocks = policy_table.blocks(measurements.documents())
+    return measurements.filled(text, "\n\n".join(blocks))
 
 
 def prediction_page() -> str:

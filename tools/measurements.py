@@ -82,6 +82,7 @@ def highlights() -> str:
     found = documents()
     parts = {
         "demo": demo,
+        "policies_moving": policies_moving,
         "prediction": prediction,
         "http_echo": http_echo,
         "kernel": kernel,
@@ -112,6 +113,25 @@ def demo(found: Mapping[str, Document]) -> Iterator[str]:
         " % of requests not in time: `fifo` / `priority` / `headway`"
     )
     yield line(what, ", ".join(parts), document["command"])
+
+
+def policies_moving(found: Mapping[str, Document]) -> Iterator[str]:
+    """What `headway` changes over all mixes that move, against each other policy."""
+    document = found["policies_moving"]
+    for niced, words in ((False, "slots that cannot preempt"), (True, "low slots niced")):
+        parts = [
+            f"`{row['against']}` {100 * row['high_violations_relative']:+.0f}"
+            f" and {100 * row['low_goodput_work_relative']:+.0f}"
+            for row in document["rows"]
+            if row.get("kind") == "difference"
+            and (row["mix"], row["niced"], row["policy"]) == ("moving (all)", niced, "headway")
+        ]
+        what = (
+            f"real models, load and shares moving, {words}: `headway` less others,"
+            " % of high violations and of low work in time"
+        )
+        if parts:
+            yield line(what, ", ".join(parts), document["command"])
 
 
 def prediction(found: Mapping[str, Document]) -> Iterator[str]:
