@@ -160,7 +160,7 @@ def main() -> int:
         help="that holds the recorded traces (HEADWAY_TRACES)",
     )
     arguments = parser.parse_args()
-    duration_s = 10 if arguments.quick else 20
+    duration_s = 10 if arguments.quick else 12
     blanks = [Match(scenario(duration_s, None), Contender("", {}), mix="cv-8")]
     if arguments.traces and not arguments.quick:
         recorded = scenario(duration_s, Path(arguments.traces))

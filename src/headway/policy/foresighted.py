@@ -138,9 +138,9 @@ class Foresighted:
             shared = [lane for lane in lanes if not lane.now.lies_beneath]
             if shared:
                 return self._overdue(wanted, shared)
-            # Beneath high work a start costs nobody anything, so the usual rules and order do.
-            if not self._outlook.is_first(head):
-                return Hold()
+            # Beneath high work a start costs nobody anything, so it is by the usual rules, or no.
+            best = self._best(wanted, lanes) if self._outlook.is_first(head) else None
+            return best or self._without(head, options)
         best = self._best(wanted, lanes)
         if best is not None:
             return best

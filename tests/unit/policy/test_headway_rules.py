@@ -469,15 +469,25 @@ def test_overdue_work_before_high_work_that_waits_is_paid_for():
     assert 5 <= sum(starts) <= 9
 
 
-def test_overdue_work_beneath_high_work_keeps_its_place_by_deadline():
+def test_overdue_work_beneath_high_work_goes_before_nobody_and_is_told_no():
     """There a start costs nobody anything, so nobody has to go before who is due earlier."""
     talk = a_headway_talk(low_weight=NICED)
     talk.arrives(1, model="rows", rows=8, budget="5s", **LOW)
     talk.arrives(2, model="long", budget="1s", **LOW)
     talk.arrives(3, at="400ms", model="long", bucket="other", budget="400ms", **LOW)
-    assert without_timers(talk.wakes(at="500ms")) == []
+    assert given_up(talk.wakes(at="500ms")) == [2]
     assert dispatched(talk.finishes(1, at="550ms")) == [(3,)]
     talk.drain()
+
+
+def test_overdue_work_beneath_high_work_starts_where_it_is_first():
+    """No slot is free when its time has passed; the next one is its own, beneath the high batch."""
+    talk = a_headway_talk(low_weight=NICED)
+    talk.arrives(1, model="rows", rows=8, budget="5s", **LOW)
+    talk.arrives(2, model="long", budget="1s", **LOW)
+    talk.arrives(3, at="495ms", model="long", budget="100ms")
+    assert without_timers(talk.wakes(at="500ms")) == []
+    assert dispatched(talk.finishes(1, at="510ms")) == [(2,)]
 
 
 def test_overdue_work_of_a_tenant_beyond_its_share_is_told_no():
