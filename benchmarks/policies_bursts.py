@@ -41,8 +41,8 @@ NAME = "policies_bursts"
 ENTRIES = tuple(
     Entry(name)
     for name in (
-        *("fifo", "priority", "edf", "static-cap:low_max=1", "static-cap:low_max=2"),
-        *("static-cap:low_max=3", "lane-edf", "clockwork", "nexus", "strait", "headway"),
+        *("edf", "static-cap:low_max=1", "static-cap:low_max=2", "static-cap:low_max=3"),
+        *("lane-edf", "clockwork", "nexus", "strait", "headway"),
     )
 )
 QUICK = ("edf", "static-cap:low_max=2", "headway")
@@ -151,7 +151,7 @@ def arrivals(rate_rps: float, traces: Path | None) -> dict[str, object]:
 
 def main() -> int:
     """Play all and put the figures where they are asked for."""
-    quick = "two seeds of 10 s, drawn gaps, three policies"
+    quick = "two seeds, drawn gaps, three policies"
     parser = contest_parser(__doc__, quick, ENTRIES, seeds=10)
     parser.add_argument(
         "--traces",
@@ -160,7 +160,7 @@ def main() -> int:
         help="that holds the recorded traces (HEADWAY_TRACES)",
     )
     arguments = parser.parse_args()
-    duration_s = 10 if arguments.quick else 12
+    duration_s = 8
     blanks = [Match(scenario(duration_s, None), Contender("", {}), mix="cv-8")]
     if arguments.traces and not arguments.quick:
         recorded = scenario(duration_s, Path(arguments.traces))

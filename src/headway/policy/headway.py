@@ -1,6 +1,6 @@
 """`headway`: start what prediction says will be in time, and harms nobody more important by it.
 
-Six rules (which of them do most is told in docs/internals/adr/0017-headway-by-deadline.md):
+Six rules (docs/internals/adr/0017-headway-by-deadline.md and 0018 say which do most, and why):
 
 1. High before low; inside a class the earliest deadline first, and priority says who is given up
    where not all can be in time (`Urgency`, `hopeless_among`): the least important, among those the
