@@ -3,9 +3,11 @@
 Every figure is read from `benchmarks/results`; an experiment whose file is not there is left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from prediction_table import table
 
 Row = Mapping[str, Any]
 Document = Mapping[str, Any]
@@ -70,7 +72,7 @@ def _stationary(document: Document) -> Iterator[str]:
         lines = [_line(row) for row in rows if row["niced"] is niced]
         if lines:
             yield f"With {words}:"
-            yield _table(_HEAD, lines)
+            yield table(_HEAD, lines)
 
 
 def _moving(document: Document) -> Iterator[str]:
@@ -81,23 +83,21 @@ def _moving(document: Document) -> Iterator[str]:
             continue
         names = list(dict.fromkeys(row["policy"] for row in of_kind))
         mixes = list(dict.fromkeys(row["mix"] for row in of_kind))
-        cell = {
-            (
-                r["mix"],
-                r["policy"],
-            ): f"{_percent(r['high_violations'])} / {r['low_goodput_work']:.2f}"
-            + ("" if r["is_on_front"] else " -")
-            for r in of_kind
-        }
+        cell = {(row["mix"], row["policy"]): _on_front(row) for row in of_kind}
         yield (
             f"With {words}: high violations / low work in time; `-` where another policy is better "
             "in both."
         )
-        yield _table(
+        yield table(
             ("mix", *names),
             [(mix, *(cell.get((mix, name), "") for name in names)) for mix in mixes],
         )
         yield from _differences(document, niced=niced, mix="moving (all)")
+
+
+def _on_front(row: Row) -> str:
+    mark = "" if row["is_on_front"] else " -"
+    return f"{_percent(row['high_violations'])} / {row['low_goodput_work']:.2f}{mark}"
 
 
 def _plain_contest(document: Document) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _plain_contest(document: Document) -> Iterator[str]:
     for mix in dict.fromkeys(row["mix"] for row in rows):
         lines = [_line(row) for row in rows if row["mix"] == mix]
         yield f"`{mix}`:"
-        yield _table(_HEAD, lines)
+        yield table(_HEAD, lines)
         yield from _differences(document, mix=mix)
 
 
@@ -116,7 +116,7 @@ def _published(document: Document) -> Iterator[str]:
         if row.get("published_high") is not None:
             published = f"{_percent(row['published_high'])} / {_percent(row['published_low'])}"
         lines.append((*_line(row), published))
-    yield _table((*_HEAD, "published"), lines)
+    yield table((*_HEAD, "published"), lines)
     yield from _differences(document)
 
 
@@ -128,7 +128,7 @@ def _fairness(document: Document) -> Iterator[str]:
         "least of Jain's index",
         "used when one is quiet",
     )
-    yield _table(
+    yield table(
         head,
         [
             (
@@ -145,7 +145,7 @@ def _fairness(document: Document) -> Iterator[str]:
 
 def _starvation(document: Document) -> Iterator[str]:
     head = ("slots", "policy", "high", "low", "low beyond the bound", "longest wait, of the budget")
-    yield _table(
+    yield table(
         head,
         [
             (
@@ -205,7 +205,7 @@ def _differences(
         )
     if lines:
         head = ("`headway` less", "high, points", "high, %", "low work, %", "waste, points")
-        yield _table(head, lines)
+        yield table(head, lines)
 
 
 def _interval(row: Row, name: str) -> str:
@@ -231,9 +231,3 @@ def _pictures(name: str) -> Iterator[str]:
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.1f}"
-
-
-def _table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    head = list(head)
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -28,7 +28,7 @@ def blocks(found: Documents) -> Iterator[str]:
         document = found["prediction"]
         yield "## What is measured"
         yield _where(document)
-        yield _table(HEAD, [*_executions(found), *_responses(found), *_coverage(found)])
+        yield table(HEAD, [*_executions(found), *_responses(found), *_coverage(found)])
         yield "\n\n".join(f"![{words}]({PICTURES}/{name}.png)" for name, words in DRAWN.items())
         yield _cost(found["prediction"]["rows"])
         yield _setups(found["prediction"]["rows"])
@@ -115,7 +115,7 @@ def _setups(rows: Iterable[Row]) -> str:
         "MAPE of execution time under other settings: threads not pinned, a process for each "
         "model, two threads in each operator, and those spinning for work."
     )
-    return f"{words}\n\n{_table(head, lines)}"
+    return f"{words}\n\n{table(head, lines)}"
 
 
 def _cold(rows: Iterable[Row]) -> str:
@@ -127,10 +127,10 @@ def _cold(rows: Iterable[Row]) -> str:
         (name, *(_count(settled.get((name, has_profile))) for has_profile in (True, False)))
         for name in names
     ]
-    table = _table(("predictor", "with a profile", "without"), lines)
+    counts = table(("predictor", "with a profile", "without"), lines)
     return (
         "Executions until the error is within a fifth of what it comes to; to reach: 30 with a "
-        f"profile, 60 without.\n\n{table}"
+        f"profile, 60 without.\n\n{counts}"
     )
 
 
@@ -154,7 +154,7 @@ def _shift(rows: Iterable[Row]) -> str:
         if row["predictor"] in {"fixed", "rls", "headway"}
     ]
     head = ("half way", "predictor", "before", "first 20 after", "settled", "back within a fifth")
-    return f"After a shift; to reach: back within 50 executions.\n\n{_table(head, lines)}"
+    return f"After a shift; to reach: back within 50 executions.\n\n{table(head, lines)}"
 
 
 def _transfer(document: Mapping[str, Any]) -> str:
@@ -173,7 +173,7 @@ def _transfer(document: Mapping[str, Any]) -> str:
         f"Transfer time under 1 to 8 copies at once, MAPE; to reach: 8 % on the emulated tree. "
         f"`{document['command']}`; rows that say emulated are emulated. Host rows are real copies "
         "through shared memory on the same cores: what a copy waits for there is a core, not a "
-        f"link, and nothing is claimed of them.\n\n{_table(head, lines)}"
+        f"link, and nothing is claimed of them.\n\n{table(head, lines)}"
     )
 
 
@@ -214,7 +214,8 @@ def _count(settled: int | None) -> str:
     return "not within the run" if settled is None else str(settled)
 
 
-def _table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table of cells that are text already, its head first."""
     head = list(head)
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -22,7 +22,7 @@ from headway.core import (
 )
 from headway.policy.candidate import candidate
 from headway.policy.hopeless import Hopeless
-from headway.policy.lanes_now import LaneNow, LanesNow
+from headway.policy.lanes_now import LaneNow, LanesNow, in_the_way
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect, Prospects
 from headway.policy.reserve import LowStart, Reserve
@@ -268,8 +268,7 @@ class Foresighted:
         device, head = lane.now.device, wanted.head
         if has_shared_lanes(device) or not self._sizes.gains_by_more(wanted.model, rows):
             return False
-        is_low = head.slot_class is SlotClass.LOW
-        others = [b for b in device.running() if is_low or b.slot_class is SlotClass.HIGH]
+        others = in_the_way(device.running(), head.slot_class, lies_beneath=False)
         wait_ns = self._prospects.free_ns(device, others, wanted.now_ns)
         ends_at_ns = wanted.now_ns + wait_ns + wanted.work_ns
         return wait_ns > 0.0 and ends_at_ns <= head.deadline_at_ns

@@ -10,7 +10,7 @@ from headway.core import BatchView, DeviceName, DeviceView, FleetView, SlotClass
 from headway.policy.prospects import Prospects
 from headway.policy.running import has_shared_lanes
 
-__all__ = ["LaneNow", "LanesNow"]
+__all__ = ["LaneNow", "LanesNow", "in_the_way"]
 
 _PREEMPTED_RATIO: Final = 0.2
 """Share of low work beside high work below which it counts as preempted."""
@@ -103,13 +103,13 @@ class LanesNow:
         has_room = device.slot_lanes.count(lane) > 1  # else nothing lies beneath anything
         lies_beneath = has_room and device.low_weight_ratio < _PREEMPTED_RATIO
         on_it = [batch for batch in device.running() if batch.lane == lane]
-        mates = tuple(_in_the_way(on_it, slot_class, lies_beneath=lies_beneath))
+        mates = tuple(in_the_way(on_it, slot_class, lies_beneath=lies_beneath))
         free_ns = self._prospects.free_ns(device, mates, now_ns) if mates else 0.0
         has_low = any(batch.slot_class is SlotClass.LOW for batch in mates)
         return LaneNow(device, lane, mates, free_ns, has_low, lies_beneath)
 
 
-def _in_the_way(
+def in_the_way(
     batches: Sequence[BatchView], slot_class: SlotClass, *, lies_beneath: bool
 ) -> Sequence[BatchView]:
     """The less important are not, nor are high ones beneath which low work lies."""
