@@ -175,7 +175,8 @@ def _device_params(device: DeviceConfig, cores: Sequence[int] | None) -> DeviceP
     if device.kind == "emulated":
         # A stream a slot, and nothing known of how they share the card but that they do.
         slots = accelerator(device.accelerator).slots
-        return DeviceParams(name=DeviceName(device.name), slot_lanes=tuple(range(slots)))
+        name, lanes = DeviceName(device.name), tuple(range(slots))
+        return DeviceParams(name=name, slot_lanes=lanes, shares_all=True)
     lane_count = len(_cores_of(device, cores))
     lanes = tuple(i % lane_count for i in range(lane_count * device.slots_per_core))
     return DeviceParams(

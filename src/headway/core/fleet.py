@@ -198,7 +198,15 @@ class Batch(Struct, eq=False):
 class Device:
     """Slots in lanes. Invariants: a slot holds one batch or none; counts match the slots."""
 
-    __slots__ = ("free", "lane_running", "low_weight_ratio", "name", "slot_lanes", "slots")
+    __slots__ = (
+        "free",
+        "lane_running",
+        "low_weight_ratio",
+        "name",
+        "shares_all",
+        "slot_lanes",
+        "slots",
+    )
 
     def __init__(self, params: DeviceParams, *, has_classes: bool = True) -> None:
         self.name = params.name
@@ -206,6 +214,7 @@ class Device:
         self.slots: list[Batch | None] = [None] * len(params.slot_lanes)
         self.lane_running: dict[int, int] = dict.fromkeys(params.slot_lanes, 0)
         self.free = len(params.slot_lanes)
+        self.shares_all = params.shares_all
         self.low_weight_ratio = params.weight_low / params.weight_high if has_classes else 1.0
         """Share of a lane that a batch of class `low` gets beside one of class `high`."""
 

@@ -47,6 +47,8 @@ class DeviceParams(Struct, frozen=True, kw_only=True):
     slot_lanes: tuple[int, ...]
     is_pinned: bool = True
     """A batch stays on its slot's lane; else the system moves batches between the lanes."""
+    shares_all: bool = False
+    """Its slots share all of it, as streams do an accelerator; then lanes divide nothing."""
     weight_high: float = 1024.0
     """Share of a lane that a batch of class `high` gets, relative to the others on it."""
     weight_low: float = 1024.0

@@ -119,6 +119,10 @@ class DeviceView(Protocol):
         """Lane of each slot."""
 
     @property
+    def shares_all(self) -> bool:
+        """Whether its slots share all of it, so that lanes divide nothing."""
+
+    @property
     def lane_running(self) -> Mapping[int, int]:
         """Batches on each lane."""
 

@@ -26,12 +26,11 @@ from headway.policy.lanes_now import LaneNow, LanesNow, in_the_way
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect, Prospects
 from headway.policy.reserve import LowStart, Reserve
-from headway.policy.running import emptiest_of, has_shared_lanes
+from headway.policy.running import emptiest_of
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
-from headway.units import NS_PER_S
 
-__all__ = ["Foresighted", "Knobs"]
+__all__ = ["Foresighted"]
 
 _LOOKS_MAX: Final = 8
 """Lanes that are forecast for one decision."""
@@ -43,14 +42,6 @@ _SHORT_RATIO: Final = 0.4
 """Of the wait for a lane; what takes longer alone gains too little by sharing it, see above."""
 _BENEATH_TIMES: Final = 4
 """Segments beneath high work are so much longer: only other low work waits for them."""
-_PROMOTED_BURST_NS: Final = 0.25 * NS_PER_S
-
-
-class Knobs(NamedTuple):
-    """Settings of `Foresighted`."""
-
-    starvation_share_ratio: float
-    drops: bool
 
 
 class _Lane(NamedTuple):
@@ -88,7 +79,8 @@ class Foresighted:
         hopeless: Hopeless,
         promotion: Promotion,
         reserve: Reserve,
-        knobs: Knobs,
+        *,
+        drops: bool,
     ) -> None:
         self._outlook = outlook
         self._prospects = prospects
@@ -97,10 +89,7 @@ class Foresighted:
         self._hopeless = hopeless
         self._promotion = promotion
         self._reserve = reserve
-        self._knobs = knobs
-        self._promoted_ns = _PROMOTED_BURST_NS
-        """Device time that promoted work may still take, a budget that time refills."""
-        self._promoted_at_ns = 0
+        self._drops = drops
 
     def place(
         self,
@@ -180,7 +169,7 @@ class Foresighted:
     def _is_lost(self, wanted: _Wanted) -> bool:
         """Whether it is given up for others' sake; never where there is nobody else to gain."""
         head, fleet, now_ns = wanted.head, wanted.fleet, wanted.now_ns
-        if not self._knobs.drops or not self._is_in_the_way(wanted):
+        if not self._drops or not self._is_in_the_way(wanted):
             return False
         return head.request_id in self._outlook.lost(head.slot_class, fleet, now_ns)
 
@@ -266,7 +255,7 @@ class Foresighted:
         that who can wait for it to be free of its equals does.
         """
         device, head = lane.now.device, wanted.head
-        if has_shared_lanes(device) or not self._sizes.gains_by_more(wanted.model, rows):
+        if not device.shares_all or not self._sizes.gains_by_more(wanted.model, rows):
             return False
         others = in_the_way(device.running(), head.slot_class, lies_beneath=False)
         wait_ns = self._prospects.free_ns(device, others, wanted.now_ns)
@@ -274,11 +263,11 @@ class Foresighted:
         return wait_ns > 0.0 and ends_at_ns <= head.deadline_at_ns
 
     def _overdue(self, wanted: _Wanted, lanes: Sequence[_Lane]) -> Placing:
-        """It has waited for as long as it may: start it where that costs least, or say no."""
-        now_ns = wanted.now_ns
-        refill_ns = (now_ns - self._promoted_at_ns) * self._knobs.starvation_share_ratio
-        self._promoted_ns = min(_PROMOTED_BURST_NS, self._promoted_ns + refill_ns)
-        self._promoted_at_ns = now_ns
+        """It has waited for as long as it may: start it where that costs least, or say no.
+
+        What it costs high work is paid only out of what low work is owed.
+        """
+        head, now_ns = wanted.head, wanted.now_ns
         open_lanes = [lane for lane in lanes if not lane.now.has_low]
         if not open_lanes:
             return Hold()
@@ -288,11 +277,10 @@ class Foresighted:
             choices.append((self._prospect(lane, wanted, rows), rows))
         prospect, rows = min(choices, key=lambda each: (not each[0].is_harmless, each[0].delays_ns))
         is_free = prospect.is_harmless and not prospect.option.lane_running
-        if not is_free or self._outlook.waiting.count(SlotClass.HIGH):
-            if self._promoted_ns <= 0.0:
-                return self._without(wanted.head, [lane.option for lane in lanes])
-            self._promoted_ns -= prospect.own_ns
-        return Start(prospect.option, rows)
+        is_free = is_free and not self._outlook.waiting.count(SlotClass.HIGH)
+        if is_free or self._promotion.is_owed(wanted.fleet, now_ns):
+            return Start(prospect.option, rows)
+        return self._without(head, [lane.option for lane in lanes])
 
     def _can_wait(self, wanted: _Wanted) -> bool:
         """Whether some lane will be free of high work early enough."""

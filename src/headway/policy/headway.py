@@ -21,9 +21,9 @@ Six rules (docs/internals/adr/0017-headway-by-deadline.md and 0018 say which do 
    lanes there is a reserve too, off by default: lanes are held free of low work when more high work
    would be made late than the start is worth; how much is, an outer loop corrects by the high
    deadlines that are missed (`Guard`).
-6. Nobody waits for more than a part of its own budget (`Promotion`): then it starts whatever it
-   costs, as long as all who are promoted together take no more than a part of the devices' time;
-   beyond that they are told at once that they will not be served.
+6. Nobody waits for more than a part of its own budget (`Promotion`): then it starts if that makes
+   no high work late, or if low work has had less than a part of the devices' time; else it is told
+   at once that it will not be served.
 
 Tenants of a class share its time by weight (`Accounts`).
 
@@ -39,7 +39,7 @@ from msgspec import Struct
 from headway.core import Feedback, Policy, Predictor, Request, TenantId
 from headway.policy.accounts import Accounts
 from headway.policy.batching import Linger
-from headway.policy.foresighted import Foresighted, Knobs
+from headway.policy.foresighted import Foresighted
 from headway.policy.guard import Guard
 from headway.policy.hopeless import Hopeless
 from headway.policy.outlook import Outlook
@@ -74,7 +74,7 @@ class HeadwaySettings(Struct, frozen=True, kw_only=True):
     starvation_ratio: float = 0.5
     """Of its budget that low work may wait; 0 for no bound."""
     starvation_share_ratio: float = 0.05
-    """Of the devices' time that goes to promoted work at most."""
+    """Of the devices' time that low work is given at least, whatever that costs high work."""
     refuses: bool = True
     """Refuse at the door what is predicted to be late; else it is given up when that is sure."""
     drops: bool = True
@@ -93,7 +93,9 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     accounts = Accounts(predictor, settings.shares, settings.floors, settings.quantum_ns)
     waiting = WaitingList(predictor, accounts)
     guard = Guard(settings.high_missed_ratio)
-    promotion = Promotion(accounts, settings.starvation_ratio)
+    promotion = Promotion(
+        accounts, settings.starvation_ratio, share_ratio=settings.starvation_share_ratio
+    )
     hopeless = Hopeless()
     prospects = Prospects(predictor, settings.caution_ratio)
     outlook = Outlook(waiting, prospects, settings.discount_ratio)
@@ -104,10 +106,6 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
         lane_ratio=settings.reserve_ratio,
         harm_ratio=settings.harm_ratio,
     )
-    knobs = Knobs(
-        starvation_share_ratio=settings.starvation_share_ratio,
-        drops=settings.drops,
-    )
     placement = Foresighted(
         outlook,
         prospects,
@@ -115,7 +113,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
         hopeless,
         promotion,
         reserve,
-        knobs,
+        drops=settings.drops,
     )
     return Policy(
         name="headway",

@@ -31,7 +31,7 @@ from headway.core import (
 from headway.policy.admission import AdmitAll
 from headway.policy.batching import Linger
 from headway.policy.hopeless import Hopeless
-from headway.policy.running import by_device, emptiest, has_shared_lanes, running_of_class
+from headway.policy.running import by_device, emptiest, running_of_class
 
 __all__ = ["ClassThenDeadline", "OneOfEachClass", "lane_edf"]
 
@@ -81,7 +81,7 @@ def _free_for(
 ) -> list[SlotOption]:
     """Those of a device's free slots that one more batch of a class may have."""
     same = running_of_class(device, slot_class)
-    if has_shared_lanes(device):
+    if not device.shares_all:
         return [option for option in options if not same[option.lane]]
     low_max = (len(device.slot_lanes) + 1) // 2
     is_open = slot_class is SlotClass.HIGH or same.total() < low_max

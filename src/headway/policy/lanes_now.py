@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from headway.core import BatchView, DeviceName, DeviceView, FleetView, SlotClass
 from headway.policy.prospects import Prospects
-from headway.policy.running import has_shared_lanes
 
 __all__ = ["LaneNow", "LanesNow", "in_the_way"]
 
@@ -86,14 +85,13 @@ class LanesNow:
     def free_ns(self, device: DeviceView, now_ns: int) -> float:
         """Until some lane of a device is free of high work.
 
-        Of a device whose slots have a lane each, until a slot is free.
+        Of a device that its slots share, until one of them is free.
         """
         known = self._free_ns.get(device.name)
         if known is None:
-            is_shared = has_shared_lanes(device)
             ends = dict.fromkeys(device.slot_lanes, 0.0)
             for batch in device.running():
-                if batch.slot_class is SlotClass.HIGH or not is_shared:
+                if batch.slot_class is SlotClass.HIGH or device.shares_all:
                     left_ns = self._prospects.left_ns(device, batch, now_ns)
                     ends[batch.lane] = max(ends[batch.lane], left_ns)
             known = self._free_ns[device.name] = min(ends.values())

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from headway.core import DeviceView, FleetView, Request, RequestId, SlotClass
 from headway.policy.hopefuls import hopeless_among
 from headway.policy.prospects import Prospects
+from headway.policy.running import lanes_of
 from headway.policy.waiting_list import WaitingList
 
 __all__ = ["Outlook"]
@@ -48,7 +49,7 @@ class Outlook:
 
     def high_load(self, fleet: FleetView, now_ns: int) -> float:
         """Part of the lanes that high work is expected to take, 0 to 1."""
-        lanes = sum([_lanes(device) for device in fleet.all_devices()])
+        lanes = sum([lanes_of(device) for device in fleet.all_devices()])
         return min(1.0, self.waiting.work_rate(SlotClass.HIGH, now_ns) / max(1, lanes))
 
     def low_speed(self, fleet: FleetView, now_ns: int) -> float:
@@ -110,7 +111,7 @@ class Outlook:
     def _capacity_of(self, slot_class: SlotClass, fleet: FleetView, now_ns: int) -> _Capacity:
         lanes, left_ns = 0.0, 0.0
         for device in fleet.all_devices():
-            lanes += _lanes(device)
+            lanes += lanes_of(device)
             left_ns += self._left_ns(device, slot_class, now_ns)
         lanes = max(lanes, 1.0)
         speed = 1.0
@@ -131,7 +132,3 @@ class Outlook:
             ]
         )
 
-
-def _lanes(device: DeviceView) -> int:
-    """How many batches get on at full speed at once, to be generous."""
-    return len(set(device.slot_lanes))

@@ -1,11 +1,11 @@
 """What would become of a device if a batch were started on it now: whom it would make late.
 
-One step of the kernel asks for many buckets, so what runs is forecast once an instant. Knows
-forecasts and deadlines. Refuses to choose.
+One step of the kernel asks for many buckets, and while the same runs what was forecast only comes
+nearer; so it is forecast once for many steps. Knows forecasts and deadlines. Refuses to choose.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headway.core import (
     BatchId,
@@ -20,6 +20,12 @@ from headway.core import (
 )
 
 __all__ = ["Prospect", "Prospects"]
+
+_FRESH_RATIO: Final = 0.25
+"""Part of the time to the next end for which forecasts hold; what ran on beyond its forecast
+matters only close to the end."""
+_EASY_TIMES: Final = 2.0
+"""Nothing that starts on a lane of its own makes others, or is itself, so many times as long."""
 
 
 class Prospect(NamedTuple):
@@ -36,6 +42,15 @@ class Prospect(NamedTuple):
     """Nobody whom it must not harm would be late because of it."""
 
 
+class _Left(NamedTuple):
+    """What was forecast of a device, and for how long that holds."""
+
+    batch_ids: tuple[BatchId, ...]
+    forecasts: Mapping[BatchId, Forecast]
+    made_at_ns: int
+    until_ns: float
+
+
 class Prospects:
     """Forecasts of what runs, and of what would run beside it.
 
@@ -47,13 +62,13 @@ class Prospects:
     def __init__(self, predictor: Predictor, caution_ratio: float) -> None:
         self._predictor = predictor
         self._caution_ratio = caution_ratio
-        self._left: dict[DeviceName, tuple[tuple[BatchId, ...], Mapping[BatchId, Forecast]]] = {}
-        self._at_ns = -1
+        self._left: dict[DeviceName, _Left] = {}
 
     def left_ns(self, device: DeviceView, batch: BatchView, now_ns: int) -> float:
         """Until a running batch ends, as things stand."""
-        forecast = self._forecasts(device, now_ns).get(batch.batch_id)
-        return 0.0 if forecast is None else float(forecast.mean_ns)
+        left = self._of_device(device, now_ns)
+        forecast = left.forecasts.get(batch.batch_id)
+        return 0.0 if forecast is None else _at(forecast.mean_ns, left, now_ns)
 
     def free_ns(self, device: DeviceView, mates: Sequence[BatchView], now_ns: int) -> float:
         """Until the last of some batches ends."""
@@ -76,44 +91,50 @@ class Prospects:
             mates: batches on the lane that are not less important.
             now_ns: when.
         """
-        before = self._forecasts(device, now_ns)
+        before = self._of_device(device, now_ns)
         own, *others = self._predictor.beside(run, device.name, now_ns)
         after = {forecast.batch_id: forecast for forecast in others}
         spared = (SlotClass.HIGH,) if run.slot_class is SlotClass.HIGH else tuple(SlotClass)
         is_harmless = True
         stretches = []
         for batch in device.running():
-            was, would = before.get(batch.batch_id), after.get(batch.batch_id)
+            was, would = before.forecasts.get(batch.batch_id), after.get(batch.batch_id)
             if was is None or would is None:
                 continue
-            if was.mean_ns > 0:
-                stretches.append(would.mean_ns / was.mean_ns)
+            was_ns = _at(was.mean_ns, before, now_ns)
+            if was_ns > 0.0:
+                stretches.append(would.mean_ns / was_ns)
             if batch.slot_class not in spared:
                 continue
             left_ns = batch.deadline_at_ns - now_ns
-            if self._cautious_ns(was) <= left_ns < self._cautious_ns(would):
+            was_ns = _at(self._cautious_ns(was), before, now_ns)
+            if was_ns <= left_ns < self._cautious_ns(would):
                 is_harmless = False
         delays_ns = 0.0
         for batch in mates:
-            was, would = before.get(batch.batch_id), after.get(batch.batch_id)
+            was, would = before.forecasts.get(batch.batch_id), after.get(batch.batch_id)
             if was is not None and would is not None:
-                delays_ns += max(0, would.mean_ns - was.mean_ns)
+                delays_ns += max(0.0, would.mean_ns - _at(was.mean_ns, before, now_ns))
         stretch_ratio = sum(stretches) / len(stretches) if stretches else 1.0
         return Prospect(option, float(own.mean_ns), delays_ns, stretch_ratio, is_harmless)
 
     def _cautious_ns(self, forecast: Forecast) -> float:
         return forecast.mean_ns + self._caution_ratio * (forecast.bound_ns - forecast.mean_ns)
 
-    def _forecasts(self, device: DeviceView, now_ns: int) -> Mapping[BatchId, Forecast]:
-        """Of what runs, asked once while the same runs at the same instant."""
-        if now_ns != self._at_ns:
-            self._left.clear()
-            self._at_ns = now_ns
+    def _of_device(self, device: DeviceView, now_ns: int) -> _Left:
+        """Of what runs, asked once while the same runs and no end has come much nearer."""
         ids = tuple([batch.batch_id for batch in device.running()])
         known = self._left.get(device.name)
-        if known is not None and known[0] == ids:
-            return known[1]
+        if known is not None and known.batch_ids == ids and now_ns <= known.until_ns:
+            return known
         said = self._predictor.beside(None, device.name, now_ns) if ids else ()
         forecasts = {forecast.batch_id: forecast for forecast in said}
-        self._left[device.name] = (ids, forecasts)
-        return forecasts
+        nearest_ns = min([forecast.mean_ns for forecast in said], default=0)
+        left = _Left(ids, forecasts, now_ns, now_ns + _FRESH_RATIO * nearest_ns)
+        self._left[device.name] = left
+        return left
+
+
+def _at(forecast_ns: float, left: _Left, now_ns: int) -> float:
+    """What is left now of what was forecast then."""
+    return max(0.0, forecast_ns - (now_ns - left.made_at_ns))

@@ -1,9 +1,9 @@
 """What is held free of low work for high requests that are still to come.
 
-Two kinds of devices, two questions. Where a lane holds several slots, a low batch occupies a lane:
-how many high requests would find no other. Where every slot has a lane of its own, a low batch
-slows all that run beside it: how many high requests would be late for that, which the predictor
-says of a high request of every kind that has been arriving.
+Two kinds of devices, two questions. Where lanes divide the device, a low batch occupies a lane: how
+many high requests would find no other. Where slots share all of it, a low batch slows all that run
+beside it: how many high requests would be late for that, which the predictor says of a high request
+of every kind that has been arriving.
 
 Knows rates of arrivals, forecasts and how far they scatter. Refuses to know who waits.
 """
@@ -25,7 +25,6 @@ from headway.policy.guard import Guard
 from headway.policy.lanes_now import LaneNow
 from headway.policy.outlook import Outlook
 from headway.policy.prospects import Prospect
-from headway.policy.running import has_shared_lanes
 from headway.policy.waiting_list import Stream
 
 __all__ = ["LowStart", "Reserve"]
@@ -93,9 +92,9 @@ class Reserve:
 
     def allows(self, start: LowStart, fleet: FleetView, now_ns: int) -> bool:
         """Whether the start is worth what it is expected to cost."""
-        if has_shared_lanes(start.lane.device):
-            return self._leaves_lanes(start, fleet, now_ns)
-        return self._leaves_speed(start, fleet, now_ns)
+        if start.lane.device.shares_all:
+            return self._leaves_speed(start, fleet, now_ns)
+        return self._leaves_lanes(start, fleet, now_ns)
 
     def _leaves_lanes(self, start: LowStart, fleet: FleetView, now_ns: int) -> bool:
         """Whether fewer high requests would find no lane than the start is worth."""

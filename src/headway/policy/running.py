@@ -2,9 +2,9 @@
 
 Knows lanes and classes of batches. Refuses to know deadlines.
 
-A lane is what the batches on it share: a core, where a device has several slots a core. Where every
-slot has a lane of its own (an accelerator, whose slots share all of it), lanes divide nothing, and
-rules that are stated a lane need another reading; each says its own.
+A lane is what the batches on it share: a core, of the cores of a CPU. Where slots share all of the
+device, as they do an accelerator, lanes divide nothing, and rules that are stated a lane need
+another reading; each says its own.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ __all__ = [
     "by_device",
     "emptiest",
     "emptiest_of",
-    "has_shared_lanes",
+    "lanes_of",
     "running_of_class",
 ]
 
@@ -40,9 +40,9 @@ def by_device(options: Sequence[SlotOption]) -> Iterator[tuple[DeviceName, list[
     yield from groups.items()
 
 
-def has_shared_lanes(device: DeviceView) -> bool:
-    """Whether some of its slots are on one lane."""
-    return len(set(device.slot_lanes)) < len(device.slot_lanes)
+def lanes_of(device: DeviceView) -> int:
+    """How many batches get on at full speed at once, to be generous where slots share all of it."""
+    return len(set(device.slot_lanes))
 
 
 def running_of_class(device: DeviceView, slot_class: SlotClass) -> Counter[int]:
@@ -53,7 +53,7 @@ def running_of_class(device: DeviceView, slot_class: SlotClass) -> Counter[int]:
 class OneAtATime:
     """Slots as systems have them that run one batch at a time, so that no batch has neighbours.
 
-    What must not be shared is a lane where lanes hold several slots, else the whole device.
+    What must not be shared is a lane where lanes divide the device, else all of it.
 
     Args:
         at_once: batches that may run at once on a device, instead; 0 for the rule above.
@@ -71,7 +71,7 @@ class OneAtATime:
         )
 
     def _alone(self, device: DeviceView, options: list[SlotOption]) -> list[SlotOption]:
-        if self._at_once == 0 and has_shared_lanes(device):
+        if self._at_once == 0 and not device.shares_all:
             return [option for option in options if option.lane_running == 0]
         running_max = (self._at_once or 1) - 1
         return options if len(device.running()) <= running_max else []

@@ -5,12 +5,16 @@ Knows classes, rounds, deadlines and a bound on waiting. Refuses to know what ru
 
 from typing import Final
 
-from headway.core import Request, RequestId, SlotClass
+from headway.core import FleetView, Request, RequestId, SlotClass
 from headway.policy.accounts import Accounts
+from headway.policy.running import lanes_of
+from headway.units import NS_PER_S
 
 __all__ = ["Promotion", "Urgency"]
 
 _RANK_PROMOTED: Final = 0
+_OWED_MAX_NS: Final = 0.25 * NS_PER_S
+"""Neither side can save up more."""
 _RANKS: Final = {SlotClass.HIGH: 1, SlotClass.LOW: 2}
 
 
@@ -44,11 +48,16 @@ class Promotion:
     Args:
         accounts: of tenants.
         bound_ratio: of the budget; 0 for no promotion.
+        share_ratio: part of the devices' time that low work is owed, whatever that costs others.
     """
 
-    def __init__(self, accounts: Accounts, bound_ratio: float) -> None:
+    def __init__(self, accounts: Accounts, bound_ratio: float, *, share_ratio: float) -> None:
         self._accounts = accounts
         self._bound_ratio = bound_ratio
+        self._share_ratio = share_ratio
+        self._owed_ns = _OWED_MAX_NS
+        """Device time that low work may have: time adds to it, all low work that runs takes it."""
+        self._owed_at_ns = 0
         self._begun: set[RequestId] = set()
         """Those of which some rows have run, or run."""
 
@@ -61,11 +70,21 @@ class Promotion:
             self._begun.add(request.request_id)
 
     def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
-        """Of no consequence."""
+        """Low work has had that much of what it was owed."""
+        if request.slot_class is SlotClass.LOW:
+            self._owed_ns = max(-_OWED_MAX_NS, self._owed_ns - device_ns)
 
     def ended(self, request: Request, is_met: bool, now_ns: int) -> None:
         """It is gone."""
         self._begun.discard(request.request_id)
+
+    def is_owed(self, fleet: FleetView, now_ns: int) -> bool:
+        """Whether low work has had less of the devices' time than it should at least."""
+        lanes = sum([lanes_of(device) for device in fleet.all_devices()])
+        refill_ns = (now_ns - self._owed_at_ns) * self._share_ratio * lanes
+        self._owed_at_ns = now_ns
+        self._owed_ns = min(_OWED_MAX_NS, self._owed_ns + refill_ns)
+        return self._share_ratio > 0.0 and self._owed_ns > 0.0
 
     def is_entitled(self, request: Request) -> bool:
         """Whether it starts whatever that costs, once it has waited for so long."""

@@ -57,7 +57,7 @@ class Ground:
         self.piece_ns = 0.0
         """Mean solo work of the batches that were started; 0 before the first that was known."""
         for params in devices:
-            self._add(params.name, params.slot_lanes)
+            self._add(params.name, params.slot_lanes, shares_all=params.shares_all)
 
     def device_for(self, run: Run) -> Device:
         """The device of a run."""
@@ -66,10 +66,11 @@ class Ground:
             return next(iter(self.devices.values()))
         return device or self._add(run.device, (run.lane,) * (run.slot + 1))
 
-    def _add(self, name: DeviceName, slot_lanes: Sequence[int]) -> Device:
+    def _add(
+        self, name: DeviceName, slot_lanes: Sequence[int], *, shares_all: bool = False
+    ) -> Device:
         pressures = {p.model: p.pressures for p in self._profiles if p.device == name}
         lanes = len(set(slot_lanes))
-        shares_all = lanes == len(slot_lanes)
         device = Device(name, slot_lanes, Speeds(lanes, pressures, shares_all=shares_all))
         self.devices[name] = device
         return device

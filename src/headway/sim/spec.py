@@ -149,6 +149,7 @@ def _devices(
             DeviceParams(
                 name=DeviceName(spec.name),
                 slot_lanes=slot_lanes,
+                shares_all=machine is not None,
                 weight_high=shares[SlotClass.HIGH],
                 weight_low=shares[SlotClass.LOW],
             )
