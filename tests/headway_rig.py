@@ -55,17 +55,26 @@ class HeadwayTalk(Dialogue):
 
 
 def a_headway_talk(
-    lanes: Sequence[int] = (0, 0), *, low_weight: float = 1.0, **settings: object
+    lanes: Sequence[int] = (0, 0),
+    *,
+    shares_all: bool = False,
+    low_weight: float = 1.0,
+    **settings: object,
 ) -> HeadwayTalk:
     """A device with a slot a lane given, and the models above.
 
     Args:
         lanes: of the slots.
+        shares_all: the slots share all of the device.
         low_weight: of a low batch beside a high one.
         settings: of the policy.
     """
     device = DeviceParams(
-        name="cpu:0", slot_lanes=tuple(lanes), weight_high=1.0, weight_low=low_weight
+        name="cpu:0",
+        slot_lanes=tuple(lanes),
+        shares_all=shares_all,
+        weight_high=1.0,
+        weight_low=low_weight,
     )
     recipe = Recipe(kind="headway", profiles=tuple(_profile(*each) for each in MODELS.items()))
     policy = headway(build_predictor(recipe, [device]), HeadwaySettings(**settings))

@@ -41,13 +41,13 @@ class Dispatcher:
         "_fleet",
         "_foresight",
         "_hangs",
+        "_held",
         "_ledger",
         "_lifecycle",
         "_policy",
         "_room",
         "_timers",
         "has_asked",
-        "is_holding",
         "now_ns",
     )
 
@@ -76,8 +76,8 @@ class Dispatcher:
         """Of the step that is being taken."""
         self.has_asked = False
         """In this step, after all else, the policy was asked about whatever was due."""
-        self.is_holding = False
-        """The policy held something when it was last asked."""
+        self._held: dict[Bucket, Entry | None] = {}
+        """Buckets that the policy held when it was last asked about all, and their heads then."""
 
     def consider(self, bucket: Bucket, queue: ModelQueue) -> None:
         """Mark a bucket due, or set the instant at which it will be."""
@@ -91,14 +91,27 @@ class Dispatcher:
             bucket.linger = self._timers.push(due_at_ns, bucket)
 
     def dispatch(self, out: list[Command]) -> None:
-        """Start batches until no free slot can be used. Never recurses."""
+        """Start batches until no free slot can be used. Never recurses.
+
+        Whoever is held is asked once: what starts after it leaves it less room, never more.
+        """
+        self._held.clear()
+        starts = 0
         while self._fleet.free_slots and self._dispatch_one(out):
-            pass
-        self.has_asked = True
+            starts += 1
+        self.has_asked = starts == 0 or not self._held
+
+    def offer(self, bucket: Bucket, out: list[Command]) -> None:
+        """Ask about one bucket that has grown; what is held besides is held for what runs."""
+        if not self._held or self._ask_again(bucket, out):
+            self.dispatch(out)
+
+    def _ask_again(self, bucket: Bucket, out: list[Command]) -> bool:
+        self._held.pop(bucket, None)
+        return self._try_start(bucket, out)
 
     def _dispatch_one(self, out: list[Command]) -> bool:
         """Ask about what is due in order of service, until something was started or has ended."""
-        self.is_holding = False
         is_served = self._fleet.is_served
         queues = [q for q in self._room.queues.values() if q.count and is_served(q.params.name)]
         heads = [head for queue in queues if (head := queue.due_head()) is not None]
@@ -113,6 +126,8 @@ class Dispatcher:
     def _try_start(self, bucket: Bucket, out: list[Command]) -> bool:
         """Start the bucket's batch; True when one was started, or what was due has ended."""
         queue = bucket.model
+        if bucket in self._held and self._held[bucket] is bucket.head():
+            return False
         options = self._fleet.options(queue.params.name, bucket.version)
         if not options:
             return False
@@ -136,7 +151,8 @@ class Dispatcher:
 
     def _hold(self, bucket: Bucket, hold: Hold) -> None:
         """Ask again at the instant that the policy named, if it named one."""
-        self.is_holding = bucket.is_held = True
+        self._held[bucket] = bucket.head()
+        bucket.is_held = True
         if bucket.recheck is not None:
             self._timers.cancel(bucket.recheck)
             bucket.recheck = None

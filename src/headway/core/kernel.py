@@ -160,6 +160,8 @@ class Kernel:
                     # Anew: those who went for its sake may have moved the policy's accounts.
                     key = self._key_of(request, self.ledger.arrived_count)
                 self._admit(request, key, foreseen, out)
+                if victims:
+                    self.dispatcher.dispatch(out)
                 return
         self._endings.refuse(request, reason, retry_after_ns, self.now_ns, out)
 
@@ -180,8 +182,8 @@ class Kernel:
             self._let_age(self.ledger.live[request.request_id], policy.aging)
         if not bucket.is_due:
             self.dispatcher.consider(bucket, queue)
-        if self.fleet.free_slots and (bucket.is_due or self.dispatcher.is_holding):
-            self.dispatcher.dispatch(out)
+        if self.fleet.free_slots and bucket.is_due:
+            self.dispatcher.offer(bucket, out)
 
     def _let_age(self, entry: Entry, aging: Aging) -> None:
         promotes_at_ns = aging.promotes_at_ns(entry.request)

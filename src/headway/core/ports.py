@@ -192,7 +192,9 @@ class Hold(NamedTuple):
     """Placement's not now."""
 
     until_ns: int | None = None
-    """Ask again at this instant at the latest; None for when something has changed."""
+    """Ask again at this instant at the latest. In any case when a batch has started or ended, and
+    when others have joined or left those who wait in the bucket; what comes for others is none of
+    its business."""
 
 
 class GiveUp(NamedTuple):

@@ -111,7 +111,9 @@ class Foresighted:
             return self._without(head, options)
         self._lanes.look(fleet, self._outlook.waiting.changes, now_ns)
         bound_at_ns = self._promotion.promotes_at_ns(head)
-        if self._must_wait(wanted, bound_at_ns):
+        if bound_at_ns is not None and now_ns >= bound_at_ns:
+            return self._choose_overdue(wanted, options)
+        if self._must_wait(wanted):
             return Hold(bound_at_ns)
         return self._choose(wanted, options, bound_at_ns)
 
@@ -119,32 +121,51 @@ class Foresighted:
         self, wanted: _Wanted, options: Sequence[SlotOption], bound_at_ns: int | None
     ) -> Placing:
         """What becomes of who could be started now."""
-        head, now_ns = wanted.head, wanted.now_ns
-        lanes = [self._lane(option, wanted) for option in _distinct(options)[:_LOOKS_MAX]]
-        if bound_at_ns is not None and now_ns >= bound_at_ns:
-            if not self._promotion.is_entitled(head):
-                return self._without(head, options)
-            shared = [lane for lane in lanes if not lane.now.lies_beneath]
-            if shared:
-                return self._overdue(wanted, shared)
-            # Beneath high work a start costs nobody anything, so it is by the usual rules, or no.
-            best = self._best(wanted, lanes) if self._outlook.is_first(head) else None
-            return best or self._without(head, options)
-        best = self._best(wanted, lanes)
+        best = self._easy(wanted, options) or self._best(wanted, self._open(wanted, options))
         if best is not None:
             return best
-        if head.slot_class is SlotClass.HIGH and not self._can_wait(wanted):
-            return self._without(head, options)
+        if wanted.head.slot_class is SlotClass.HIGH and not self._can_wait(wanted):
+            return self._without(wanted.head, options)
         return Hold(bound_at_ns)
 
-    def _must_wait(self, wanted: _Wanted, bound_at_ns: int | None) -> bool:
+    def _choose_overdue(self, wanted: _Wanted, options: Sequence[SlotOption]) -> Placing:
+        """What becomes of who has waited for as long as it may."""
+        head = wanted.head
+        if not self._promotion.is_entitled(head):
+            return self._without(head, options)
+        lanes = self._open(wanted, options)
+        shared = [lane for lane in lanes if not lane.now.lies_beneath]
+        if shared:
+            return self._overdue(wanted, shared)
+        # Beneath high work a start costs nobody anything, so it is by the usual rules, or no.
+        best = self._best(wanted, lanes) if self._outlook.is_first(head) else None
+        return best or self._without(head, options)
+
+    def _open(self, wanted: _Wanted, options: Sequence[SlotOption]) -> list[_Lane]:
+        """Lanes with a free slot, as many as are looked at."""
+        return [self._lane(option, wanted) for option in _distinct(options)[:_LOOKS_MAX]]
+
+    def _easy(self, wanted: _Wanted, options: Sequence[SlotOption]) -> Start | None:
+        """The quick yes: a lane that runs nothing, and nobody in a hurry. None is no answer.
+
+        Only of a model with one device: else which one is better is to be seen.
+        """
+        idle = [option for option in options if option.lane_running == 0]
+        if not idle or len(wanted.model.devices) > 1 or self._reserve.holds_lanes(wanted.head):
+            return None
+        device = wanted.fleet.device(idle[0].device)
+        head, now_ns = wanted.head, wanted.now_ns
+        left_ns = head.deadline_at_ns - now_ns
+        if not self._prospects.is_easy(device, head.slot_class, left_ns, wanted.work_ns, now_ns):
+            return None
+        return Start(idle[0], self._rows(self._lane(idle[0], wanted), wanted))
+
+    def _must_wait(self, wanted: _Wanted) -> bool:
         """The quick no: every lane has others in the way, and none is worth sharing.
 
         With many models waiting this is the answer to all but a few.
         """
         now_ns, head = wanted.now_ns, wanted.head
-        if bound_at_ns is not None and now_ns >= bound_at_ns:
-            return False
         widest_ns = self._lanes.widest_ns(wanted.fleet, head.slot_class, now_ns)
         if widest_ns is None or now_ns + widest_ns + wanted.work_ns > head.deadline_at_ns:
             return False

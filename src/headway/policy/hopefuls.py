@@ -10,7 +10,7 @@ Knows works, deadlines and a capacity. Refuses to know who runs where.
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop
 from typing import NamedTuple
 
 from headway.core import RequestId
@@ -30,13 +30,8 @@ class Wish(NamedTuple):
     """Of its tenant: who has more than its share is in a later one."""
 
 
-class _Rank(NamedTuple):
-    """Whoever comes first goes first."""
-
-    minus_priority: int
-    minus_round_index: int
-    minus_work_ns: float
-    request_id: RequestId
+_Rank = tuple[int, int, float, RequestId]
+"""Less priority, a later round, more work; whoever comes first goes first."""
 
 
 def hopeless_among(
@@ -54,19 +49,22 @@ def hopeless_among(
     taken: list[_Rank] = []
     given_up: set[RequestId] = set()
     end_at_ns = start_at_ns
-    for wish in wishes:
-        end_at_ns += wish.work_ns / lanes_rate
-        heappush(taken, _Rank(-wish.priority, -wish.round_index, -wish.work_ns, wish.request_id))
+    for deadline_at_ns, request_id, work_ns, priority, round_index in wishes:
+        end_at_ns += work_ns / lanes_rate
+        taken.append((-priority, -round_index, -work_ns, request_id))
+        if end_at_ns <= deadline_at_ns:
+            continue
+        heapify(taken)
         dropped = []
-        while end_at_ns > wish.deadline_at_ns and taken:
+        while end_at_ns > deadline_at_ns and taken:
             dropped.append(heappop(taken))
-            end_at_ns += dropped[-1].minus_work_ns / lanes_rate
+            end_at_ns += dropped[-1][2] / lanes_rate
         # Whoever was dropped last may have been too long in any case: others need not go for it.
         for rank in reversed(dropped):
-            with_it_ns = end_at_ns - rank.minus_work_ns / lanes_rate
-            if with_it_ns <= wish.deadline_at_ns:
-                heappush(taken, rank)
+            with_it_ns = end_at_ns - rank[2] / lanes_rate
+            if with_it_ns <= deadline_at_ns:
+                taken.append(rank)
                 end_at_ns = with_it_ns
             else:
-                given_up.add(rank.request_id)
+                given_up.add(rank[3])
     return given_up

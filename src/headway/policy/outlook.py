@@ -131,4 +131,3 @@ class Outlook:
                 if batch.slot_class is SlotClass.HIGH or slot_class is SlotClass.LOW
             ]
         )
-

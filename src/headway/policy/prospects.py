@@ -16,12 +16,13 @@ from headway.core import (
     Predictor,
     Run,
     SlotClass,
+    SlotIndex,
     SlotOption,
 )
 
 __all__ = ["Prospect", "Prospects"]
 
-_FRESH_RATIO: Final = 0.25
+_FRESH_RATIO: Final = 0.7
 """Part of the time to the next end for which forecasts hold; what ran on beyond its forecast
 matters only close to the end."""
 _EASY_TIMES: Final = 2.0
@@ -51,6 +52,15 @@ class _Left(NamedTuple):
     until_ns: float
 
 
+class _Would(NamedTuple):
+    """What was forecast for a start."""
+
+    at_ns: int
+    run: Run
+    own: Forecast
+    others: Mapping[BatchId, Forecast]
+
+
 class Prospects:
     """Forecasts of what runs, and of what would run beside it.
 
@@ -63,6 +73,8 @@ class Prospects:
         self._predictor = predictor
         self._caution_ratio = caution_ratio
         self._left: dict[DeviceName, _Left] = {}
+        self._would: dict[tuple[DeviceName, SlotIndex], _Would] = {}
+        """What was forecast last for a start in a slot: if it starts, that is what is so then."""
 
     def left_ns(self, device: DeviceView, batch: BatchView, now_ns: int) -> float:
         """Until a running batch ends, as things stand."""
@@ -73,6 +85,35 @@ class Prospects:
     def free_ns(self, device: DeviceView, mates: Sequence[BatchView], now_ns: int) -> float:
         """Until the last of some batches ends."""
         return max([self.left_ns(device, batch, now_ns) for batch in mates], default=0.0)
+
+    def is_easy(
+        self,
+        device: DeviceView,
+        slot_class: SlotClass,
+        own_left_ns: float,
+        own_ns: float,
+        now_ns: int,
+    ) -> bool:
+        """Whether a start on an idle lane needs no forecast: everyone has time to spare.
+
+        Where lanes divide the device, what starts on a lane of its own makes nobody so many times
+        as long, and takes itself no longer than that.
+
+        Args:
+            device: has the lane.
+            slot_class: of what would start.
+            own_left_ns: until its deadline.
+            own_ns: what it takes alone.
+            now_ns: when.
+        """
+        if device.shares_all or _EASY_TIMES * own_ns > own_left_ns:
+            return False
+        for batch in device.running():
+            if slot_class is SlotClass.LOW or batch.slot_class is SlotClass.HIGH:
+                left_ns = self.left_ns(device, batch, now_ns)
+                if left_ns <= batch.deadline_at_ns - now_ns < _EASY_TIMES * left_ns:
+                    return False
+        return True
 
     def of(
         self,
@@ -94,6 +135,7 @@ class Prospects:
         before = self._of_device(device, now_ns)
         own, *others = self._predictor.beside(run, device.name, now_ns)
         after = {forecast.batch_id: forecast for forecast in others}
+        self._would[device.name, run.slot] = _Would(now_ns, run, own, after)
         spared = (SlotClass.HIGH,) if run.slot_class is SlotClass.HIGH else tuple(SlotClass)
         is_harmless = True
         stretches = []
@@ -123,16 +165,32 @@ class Prospects:
 
     def _of_device(self, device: DeviceView, now_ns: int) -> _Left:
         """Of what runs, asked once while the same runs and no end has come much nearer."""
-        ids = tuple([batch.batch_id for batch in device.running()])
+        running = device.running()
+        ids = tuple([batch.batch_id for batch in running])
         known = self._left.get(device.name)
         if known is not None and known.batch_ids == ids and now_ns <= known.until_ns:
             return known
-        said = self._predictor.beside(None, device.name, now_ns) if ids else ()
-        forecasts = {forecast.batch_id: forecast for forecast in said}
-        nearest_ns = min([forecast.mean_ns for forecast in said], default=0)
+        forecasts = self._as_foreseen(device.name, running, now_ns)
+        if forecasts is None:
+            said = self._predictor.beside(None, device.name, now_ns) if ids else ()
+            forecasts = {forecast.batch_id: forecast for forecast in said}
+        nearest_ns = min([forecast.mean_ns for forecast in forecasts.values()], default=0)
         left = _Left(ids, forecasts, now_ns, now_ns + _FRESH_RATIO * nearest_ns)
         self._left[device.name] = left
         return left
+
+    def _as_foreseen(
+        self, name: DeviceName, running: Sequence[BatchView], now_ns: int
+    ) -> Mapping[BatchId, Forecast] | None:
+        """What was forecast this instant for the start that has been made since; None of others."""
+        for batch in running:
+            would = self._would.get((name, batch.slot))
+            if would is None or would.at_ns != now_ns or batch.started_at_ns != now_ns:
+                continue
+            is_same = (batch.model, batch.rows) == (would.run.model, would.run.rows)
+            if is_same and len(would.others) == len(running) - 1:
+                return {**would.others, batch.batch_id: would.own}
+        return None
 
 
 def _at(forecast_ns: float, left: _Left, now_ns: int) -> float:

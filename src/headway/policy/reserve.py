@@ -17,6 +17,7 @@ from headway.core import (
     DeviceView,
     FleetView,
     Predictor,
+    Request,
     Run,
     SlotClass,
     SlotIndex,
@@ -89,6 +90,10 @@ class Reserve:
         self._harm_ratio = harm_ratio
         self._expected: dict[tuple[DeviceName, Stream], _Expected | None] = {}
         self._key: tuple[int, tuple[BatchId, ...]] = (-1, ())
+
+    def holds_lanes(self, request: Request) -> bool:
+        """Whether a request may be kept off a lane that runs nothing."""
+        return request.slot_class is SlotClass.LOW and self._lane_ratio > 0.0
 
     def allows(self, start: LowStart, fleet: FleetView, now_ns: int) -> bool:
         """Whether the start is worth what it is expected to cost."""

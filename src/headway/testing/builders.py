@@ -179,9 +179,11 @@ def a_dispatch(
     )
 
 
-def a_device(name: str = "cpu:0", *, lanes: Sequence[int] = (0,)) -> DeviceParams:
+def a_device(
+    name: str = "cpu:0", *, lanes: Sequence[int] = (0,), shares_all: bool = False
+) -> DeviceParams:
     """A device with one slot a lane given."""
-    return DeviceParams(name=DeviceName(name), slot_lanes=tuple(lanes))
+    return DeviceParams(name=DeviceName(name), slot_lanes=tuple(lanes), shares_all=shares_all)
 
 
 def a_model(name: str = "m", **what: Unpack[ModelWords]) -> ModelParams:

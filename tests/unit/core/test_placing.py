@@ -94,14 +94,27 @@ def test_hold_is_asked_about_again_when_a_batch_ends():
     assert dispatched(talk.finishes(1, at="5ms")) == [(2,)]
 
 
-def test_hold_is_asked_about_again_when_something_arrives_that_lingers_itself():
-    """What comes for another model changes what may be expected, due or not."""
+def test_hold_is_asked_about_again_when_another_joins_its_bucket():
+    """It may make the batch that was waited for."""
     script = Scripted(held={1: None})
-    models = ["m", a_model("slow", batch_rows_max=4, linger="1s")]
-    talk = a_talk(script, models=models)
+    talk = a_talk(script, models=[a_model(batch_rows_max=4)])
     talk.arrives(1)
     script.held = {}
-    assert dispatched(talk.arrives(2, at="1ms", model="slow", budget="9s")) == [(1,)]
+    assert dispatched(talk.arrives(2, at="1ms")) == [(1, 2)]
+
+
+def test_hold_is_not_asked_about_for_what_comes_for_others():
+    """With a thousand buckets held a decision would else cost a thousand questions."""
+    script = Scripted(held={1: None})
+    talk = a_talk(script, models=["m", "other"])
+    talk.arrives(1)
+    script.held = {}
+    assert dispatched(talk.arrives(2, at="1ms", model="other")) == [(2,)]
+    talk = a_talk(script := Scripted(held={1: None, 2: None}), models=["m", "other"])
+    talk.arrives(1)
+    script.held = {2: None}
+    assert dispatched(talk.arrives(2, at="1ms", model="other")) == []
+    assert dispatched(talk.wakes(at="2ms")) == [(1,)]
 
 
 def test_hold_is_asked_about_again_when_a_running_request_is_cancelled():

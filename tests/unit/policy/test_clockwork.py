@@ -12,11 +12,11 @@ SHORT = Profile({1: 10 * MS, 2: 12 * MS, 4: 16 * MS, 8: 24 * MS})
 LONG = Profile({1: 50 * MS})
 
 
-def a_talk(lanes=(0,), **settings):
+def a_talk(lanes=(0,), *, shares_all=False, **settings):
     """Model `m` batches up to eight rows, `long` one."""
     policy = clockwork(MeanPredictor({"m": SHORT, "long": LONG}), **settings)
     models = [a_model(batch_rows_max=8), "long"]
-    return a_kernel(policy, devices=[a_device(lanes=lanes)], models=models)
+    return a_kernel(policy, devices=[a_device(lanes=lanes, shares_all=shares_all)], models=models)
 
 
 def test_who_must_start_soonest_goes_first():
@@ -27,13 +27,20 @@ def test_who_must_start_soonest_goes_first():
 
 
 @pytest.mark.parametrize(
-    ("lanes", "at_once", "started"),
-    [((0, 0, 1, 1), 0, 2), ((0, 1, 2), 0, 1), ((0, 0), 0, 1), ((0, 0, 1, 1), 1, 1), ((0, 1), 2, 2)],
-    ids=["a lane", "a device", "one lane", "one by number", "two by number"],
+    ("lanes", "shares_all", "at_once", "started"),
+    [
+        ((0, 0, 1, 1), False, 0, 2),
+        ((0, 1, 2), False, 0, 3),
+        ((0, 1, 2), True, 0, 1),
+        ((0, 0), False, 0, 1),
+        ((0, 0, 1, 1), False, 1, 1),
+        ((0, 1), True, 2, 2),
+    ],
+    ids=["a lane", "a core", "a device", "one lane", "one by number", "two by number"],
 )
-def test_batch_has_no_neighbours(lanes, at_once, started):
-    """One a lane where slots share lanes, else one a device, unless a number says otherwise."""
-    talk = a_talk(lanes, at_once=at_once)
+def test_batch_has_no_neighbours(lanes, shares_all, at_once, started):
+    """One a lane, or one a device that slots share, unless a number says otherwise."""
+    talk = a_talk(lanes, shares_all=shares_all, at_once=at_once)
     batches = [dispatched(talk.arrives(i, model="long")) for i in range(1, 5)]
     assert sum(len(batch) for batch in batches) == started
     assert dispatched(talk.finishes(1)) != []

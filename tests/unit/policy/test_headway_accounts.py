@@ -249,7 +249,10 @@ def test_order_is_by_class_then_round_then_deadline():
 def test_promotion_puts_before_everyone_but_only_who_is_within_its_share():
     """Whoever's tenant is ahead keeps its class's place."""
     tenants = Tenants()
-    promotion, urgency = Promotion(tenants.accounts, 0.5), Urgency(tenants.accounts)
+    promotion, urgency = (
+        Promotion(tenants.accounts, 0.5, share_ratio=0.05),
+        Urgency(tenants.accounts),
+    )
     calm = tenants.sends("calm", budget="80ms", **LOW)
     greedy = [tenants.sends("greedy", budget="80ms", **LOW) for _ in range(3)]
     assert promotion.promotes_at_ns(calm) == 40 * MS
@@ -257,4 +260,4 @@ def test_promotion_puts_before_everyone_but_only_who_is_within_its_share():
     assert not promotion.is_entitled(greedy[-1])
     high = urgency.key(a_request(90, budget="1ms"))
     assert promotion.promoted_key(calm) < high < promotion.promoted_key(greedy[-1])
-    assert Promotion(tenants.accounts, 0.0).promotes_at_ns(calm) is None
+    assert Promotion(tenants.accounts, 0.0, share_ratio=0.05).promotes_at_ns(calm) is None

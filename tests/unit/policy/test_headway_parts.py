@@ -1,16 +1,14 @@
 """The parts of `headway`: whom to give up, batch sizes, what waits, lanes, the outer loop."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from headway.core import Forecast, SlotClass
+from headway.core import SlotClass
 from headway.policy.accounts import Accounts
 from headway.policy.guard import Guard
 from headway.policy.hopefuls import Wish, hopeless_among
-from headway.policy.prospects import Prospects
 from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
 from headway.policy.waiting_list import WaitingList
@@ -277,43 +275,16 @@ def test_unknown_work_is_none():
     assert (waiting.left_ns(request), waiting.wish_of(request).work_ns) == (0.0, 0.0)
 
 
-# --- the bound on waiting, and what a start does to others ---------------------------------------
+# --- the bound on waiting -------------------------------------------------------------------------
 
 
 def test_who_has_begun_is_promoted_no_more():
     """Until it has ended; a request that started whole has nothing left to wait for."""
     accounts = Accounts(MeanPredictor({"m": Profile(NO_GAIN)}), {}, {}, SECOND)
-    promotion = Promotion(accounts, 0.5)
+    promotion = Promotion(accounts, 0.5, share_ratio=0.05)
     request = a_request(1, rows=8, budget="1s", **LOW)
     assert promotion.promotes_at_ns(request) == SECOND // 2
     promotion.started(request, 1, 0)
     assert promotion.promotes_at_ns(request) is None
     promotion.ended(request, is_met=False, now_ns=0)
     assert promotion.promotes_at_ns(request) == SECOND // 2
-
-
-def takes(batch_id, time_ms):
-    """What is left of a batch, as it is forecast."""
-    return Forecast(batch_id=batch_id, mean_ns=time_ms * MS, bound_ns=time_ms * MS)
-
-
-def stretch_of_start(batch_ids):
-    """Of a start beside batches that take 20 ms without it, and 30 with it."""
-
-    def beside(asked, device, now_ns):
-        if asked is None:
-            return [takes(each, 20) for each in batch_ids]
-        return [takes(0, 10), *(takes(each, 30) for each in batch_ids)]
-
-    low = {"slot_class": SlotClass.LOW, "deadline_at_ns": SECOND}
-    running = [SimpleNamespace(batch_id=each, **low) for each in batch_ids]
-    device = SimpleNamespace(name="gpu:0", running=lambda: running)
-    prospects = Prospects(SimpleNamespace(beside=beside), 0.0)
-    run = SimpleNamespace(slot_class=SlotClass.LOW)
-    return prospects.of(run, None, device, (), 0).stretch_ratio
-
-
-def test_stretch_of_a_start_is_what_those_that_run_take_with_it_over_what_they_take_without():
-    """Thirty milliseconds over twenty; with nobody there nobody takes longer."""
-    assert stretch_of_start((1, 2)) == 1.5
-    assert stretch_of_start(()) == 1.0

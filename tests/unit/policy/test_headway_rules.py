@@ -239,12 +239,20 @@ def test_who_would_go_into_a_larger_batch_waits_for_a_device_that_all_slots_shar
     model, budget, starts
 ):
     """Unless it must start now, or there is no larger batch."""
-    talk = a_headway_talk(lanes=(0, 1))
+    talk = a_headway_talk(lanes=(0, 1), shares_all=True)
     talk.arrives(1, model="batch", budget="60ms")
     assert dispatched(talk.arrives(2, model=model, budget=budget)) == starts
     if not starts:
         talk.arrives(3, model=model, budget=budget)
         assert dispatched(talk.finishes(1, at="20ms")) == [(2, 3)]
+
+
+def test_nobody_waits_for_a_core_that_is_free():
+    """One slot a core is no device that is shared: a second batch costs the first nothing."""
+    talk = a_headway_talk(lanes=(0, 1))
+    talk.arrives(1, model="batch", budget="60ms")
+    assert dispatched(talk.arrives(2, model="batch", budget="200ms")) == [(2,)]
+    talk.drain()
 
 
 def test_lanes_without_a_slot_do_not_count():
@@ -447,15 +455,20 @@ def test_overdue_work_together_takes_a_part_of_the_time_at_most():
     assert 250 < taken_ms <= 250 + 0.05 * 200 * len(starts) + 60
 
 
-def test_overdue_work_before_high_work_that_waits_is_paid_for():
-    """Where a lane has one slot nothing lies beneath: low work takes it from whoever waits for it.
+def overdue_starts(share_ratio, others_ms=0):
+    """Which of fourteen overdue requests start before high work that waits for the only slot.
 
-    A burst of such starts is let through; after it, with no share of the time, none.
+    Before each, low work of so long has the device while nobody else wants it.
     """
-    talk = a_headway_talk(lanes=(0,), low_weight=NICED, drops=False, starvation_share_ratio=0.0)
+    talk = a_headway_talk(
+        lanes=(0,), low_weight=NICED, drops=False, starvation_share_ratio=share_ratio
+    )
     starts = []
     for number in range(1, 43, 3):
         begun_ms = 1000 * number
+        if others_ms:
+            other = talk.arrives(1000 + number, at=(begun_ms - 500) * MS, model="long", **LOW)
+            talk.finishes_late(started(other).batch_id, at_ms=begun_ms - 500 + others_ms)
         first = started(talk.arrives(number, at=begun_ms * MS, model="rows", rows=8, budget="2s"))
         talk.arrives(number + 1, at=(begun_ms + 1) * MS, model="long", budget="220ms", **LOW)
         talk.arrives(number + 2, at=(begun_ms + 2) * MS, model="short", budget="2s")
@@ -465,8 +478,25 @@ def test_overdue_work_before_high_work_that_waits_is_paid_for():
             said = talk.finishes_late(started(said).batch_id, at_ms=begun_ms + 190)
         assert dispatched(said) == [(number + 2,)]
         talk.finishes_late(started(said).batch_id, at_ms=begun_ms + 200)
+    return starts
+
+
+def test_overdue_work_before_high_work_that_waits_is_owed():
+    """Where a lane has one slot nothing lies beneath: low work takes it from whoever waits for it.
+
+    A burst of such starts is let through; after it hardly any at so small a share, and none ever
+    where low work is owed nothing.
+    """
+    starts = overdue_starts(1e-6)
     assert starts == sorted(starts, reverse=True)
     assert 5 <= sum(starts) <= 9
+    assert not any(overdue_starts(0.0))
+
+
+def test_low_work_that_has_had_its_share_is_owed_nothing():
+    """What it was given while nobody else wanted the device counts as well."""
+    assert all(overdue_starts(0.05))
+    assert sum(overdue_starts(0.05, others_ms=400)) <= 1
 
 
 def test_overdue_work_beneath_high_work_goes_before_nobody_and_is_told_no():

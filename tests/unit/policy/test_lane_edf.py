@@ -12,10 +12,12 @@ LOW = {"priority": 5, "slot_class": SlotClass.LOW}
 HIGH = {"priority": 0}
 
 
-def a_talk(lanes, alone_ms=10):
+def a_talk(lanes, alone_ms=10, *, shares_all=False):
     """A kernel on one device, and how long model `m` takes alone."""
     policy = lane_edf(MeanPredictor({"m": Profile({1: alone_ms * MS})}))
-    return a_kernel(policy, devices=[a_device(lanes=lanes)], models=["m", "other"])
+    return a_kernel(
+        policy, devices=[a_device(lanes=lanes, shares_all=shares_all)], models=["m", "other"]
+    )
 
 
 def slots_of(commands):
@@ -79,11 +81,18 @@ def test_estimate_that_is_too_long_is_put_to_the_test():
 
 
 @pytest.mark.parametrize(("slots", "low_max"), [(1, 1), (2, 1), (3, 2), (4, 2)])
-def test_slots_with_lanes_of_their_own_are_half_for_low_work(slots, low_max):
+def test_slots_that_share_all_of_a_device_are_half_for_low_work(slots, low_max):
     """Low work has at most half of them, rounded up; high work has any that is free."""
-    talk = a_talk(tuple(range(slots)))
+    talk = a_talk(tuple(range(slots)), shares_all=True)
     started = [dispatched(talk.arrives(i, **LOW)) for i in range(slots)]
     assert sum(len(batches) for batches in started) == low_max
     started = [dispatched(talk.arrives(i, **HIGH)) for i in range(slots, 2 * slots)]
     assert sum(len(batches) for batches in started) == slots - low_max
+    talk.drain()
+
+
+def test_slots_that_are_cores_are_for_anyone():
+    """One slot a core: nothing shares anything, so any of them may have low work."""
+    talk = a_talk((0, 1))
+    assert [slots_of(talk.arrives(i, **LOW)) for i in (1, 2)] == [[0], [1]]
     talk.drain()

@@ -16,7 +16,7 @@ def a_talk(lanes=(0,), **model):
     """A model that batches up to eight rows, and one that keeps the device busy."""
     policy = nexus(MeanPredictor({"m": TIMES, "long": Profile({1: 50 * MS})}))
     models = [a_model(**{"batch_rows_max": 8, **model}), "long"]
-    return a_kernel(policy, devices=[a_device(lanes=lanes)], models=models)
+    return a_kernel(policy, devices=[a_device(lanes=lanes, shares_all=True)], models=models)
 
 
 def expired(commands):

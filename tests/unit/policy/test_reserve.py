@@ -31,7 +31,9 @@ class Sayer:
 def a_device(name="gpu:0", slots=(0,)):
     """Four slots with a lane each, of which some run a batch."""
     batches = [SimpleNamespace(batch_id=(name, slot), slot=slot, lane=slot) for slot in slots]
-    return SimpleNamespace(name=name, slot_lanes=(0, 1, 2, 3), running=lambda: batches)
+    return SimpleNamespace(
+        name=name, slot_lanes=(0, 1, 2, 3), shares_all=True, running=lambda: batches
+    )
 
 
 def a_stream(count, work_ms):

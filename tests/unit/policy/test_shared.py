@@ -1,5 +1,7 @@
 """What several policies are made of: what is hopeless, who has neighbours, what would start."""
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from headway.core import BucketKey, SlotClass, SlotOption
@@ -13,9 +15,10 @@ LOW = {"priority": 5, "slot_class": SlotClass.LOW}
 class ADevice:
     """Lanes, and how many batches each slot in order runs."""
 
-    def __init__(self, name, slot_lanes, busy):
+    def __init__(self, name, slot_lanes, busy, *, shares_all=False):
         self.name = name
         self.slot_lanes = slot_lanes
+        self.shares_all = shares_all
         self.lane_running = dict.fromkeys(slot_lanes, 0)
         for slot in busy:
             self.lane_running[slot_lanes[slot]] += 1
@@ -98,14 +101,15 @@ def test_probe_follows_sixteen_in_vain_of_one_model():
 
 
 def test_slot_without_neighbours_is_an_empty_lane_or_an_empty_device():
-    """A lane where slots share lanes, the device where they do not, a number where it is given."""
+    """A lane where lanes divide it, the device where slots share it, a number where it is given."""
     cores = AFleet(ADevice("cpu", (0, 1, 0, 1), busy=(0,)))
     assert place_of(OneAtATime().pick(cores.options(), cores)) == ("cpu", 1)
     assert OneAtATime(1).pick(cores.options(), cores) is None
-    cards = AFleet(ADevice("a", (0, 1), busy=(0,)), ADevice("b", (0, 1), busy=()))
+    card = partial(ADevice, slot_lanes=(0, 1), shares_all=True)
+    cards = AFleet(card("a", busy=(0,)), card("b", busy=()))
     assert place_of(OneAtATime().pick(cards.options(), cards)) == ("b", 0)
     assert place_of(OneAtATime(2).pick(cards.options(), cards)) == ("a", 1)
-    full = AFleet(ADevice("a", (0, 1), busy=(0,)))
+    full = AFleet(card("a", busy=(0,)))
     assert OneAtATime().pick(full.options(), full) is None
 
 
