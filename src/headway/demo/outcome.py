@@ -1,4 +1,4 @@
-"""What came of the two turns, in numbers, in a sentence, and as a document for programs.
+"""What came of the turns, in numbers, in a sentence, and as a document for programs.
 
 Pure. Knows summaries. Never a terminal.
 """
@@ -25,7 +25,8 @@ class Turn:
     """One policy under the load."""
 
     policy: str
-    samples: Sequence[Sample]
+    runs: Sequence[Sequence[Sample]]
+    """What was sent and came back, stint by stint."""
     summary: Summary
 
 

@@ -1,4 +1,4 @@
-"""The demo from first step to last: fetch, serve, check, measure, overload thrice, compare.
+"""The demo from first step to last: fetch, serve, check, measure, overload, compare.
 
 Knows the order of things; each of them is done by another file.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from headway.config import usable_cores
 from headway.core import TierName
@@ -30,6 +30,7 @@ from headway.demo.screen import Screen, Step
 from headway.demo.server import ServerProcess, free_port
 from headway.report import plot_comparison, samples_from_jsonl, summarise
 from headway.units import NS_PER_S, format_duration
+from headway.workload import Sample
 
 __all__ = ["POLICIES_COMPARED", "DemoOptions", "hold", "run_demo", "tell_result"]
 
@@ -87,6 +88,13 @@ class _Measured:
     """Work done, over what the cores could do were there nothing but models."""
 
 
+class _Stint(NamedTuple):
+    """A policy under the load, for a part of its turn."""
+
+    policy: str
+    samples: Sequence[Sample]
+
+
 def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     """Do everything, and return what was seen.
 
@@ -108,12 +116,18 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     screen.say(
         f"Together {offered_rps:.0f} requests a second, {load_ratio:.2f} times what this machine "
         f"can do with {_cores_in_words(scenario.core_count)}. Now the same requests at the same "
-        "instants, three times: only the policy differs."
+        "instants for three policies, in turn and back: a machine slows down as it gets warm."
     )
     screen.say()
-    workload = scenario.workload(work_ratio, duration_ns=options.turn_ns, seed=options.seed)
     budgets_ns = scenario.budgets_ns()
-    turns = [tour.play(policy, workload, budgets_ns) for policy in POLICIES_COMPARED]
+    stint_ns = options.turn_ns // 2
+    stints = [
+        tour.play(
+            policy, scenario.workload(work_ratio, duration_ns=stint_ns, seed=seed), budgets_ns
+        )
+        for policy, seed in _order_of_play(options.seed)
+    ]
+    turns = [_turn(policy, stints, options.turn_ns) for policy in POLICIES_COMPARED]
     result = DemoResult(
         command=options.command,
         machine=machine,
@@ -132,6 +146,23 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     )
     _draw(options, result)
     return result
+
+
+def _order_of_play(seed: int) -> list[tuple[str, int]]:
+    """Policies in turn and back, and the seed of the load of each stint.
+
+    So a machine that gets slower meanwhile is not held against whoever comes last.
+    """
+    there = [(policy, seed) for policy in POLICIES_COMPARED]
+    back = [(policy, seed + 1) for policy in reversed(POLICIES_COMPARED)]
+    return there + back
+
+
+def _turn(policy: str, stints: Sequence[_Stint], turn_ns: int) -> Turn:
+    """All that was seen of a policy."""
+    runs = [stint.samples for stint in stints if stint.policy == policy]
+    summary = summarise([sample for run in runs for sample in run], duration_ns=turn_ns)
+    return Turn(policy=policy, runs=runs, summary=summary)
 
 
 def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> None:
@@ -226,7 +257,8 @@ class _Tour:
         """All that is started inside must end inside."""
         before = CpuReading.take()
         yield
-        self.others_cores[phase] = others_cores(before, CpuReading.take())
+        others, known = others_cores(before, CpuReading.take()), self.others_cores.get(phase)
+        self.others_cores[phase] = others if known is None else max(known, others or 0.0)
 
     def measure(self) -> _Measured:
         """Check the answers, then find out how fast they come; again if others disturbed that."""
@@ -306,9 +338,10 @@ class _Tour:
 
     def play(
         self, policy: str, workload: dict[str, object], budgets_ns: Mapping[TierName, int]
-    ) -> Turn:
-        """One policy under the load."""
+    ) -> _Stint:
+        """One policy under the load, for half of its turn."""
         options = self._options
+        stint_ns = options.turn_ns // 2
         path = options.folder / f"samples-{policy}.jsonl"
         with (
             self._watching_others(policy),
@@ -323,24 +356,23 @@ class _Tour:
                 samples=str(path),
             )
             step.note = "preparing requests"
-            carry_out(order, lambda news: _show_playing(step, news, budgets_ns, options.turn_ns))
+            carry_out(order, lambda news: _show_playing(step, news, budgets_ns, stint_ns))
             samples = samples_from_jsonl(path)
-            summary = summarise(samples, duration_ns=options.turn_ns)
-            total = summary.total
+            total = summarise(samples, duration_ns=stint_ns).total
             step.result = (
-                f"{total.requests} requests in {format_duration(options.turn_ns)}, "
+                f"{total.requests} requests in {format_duration(stint_ns)}, "
                 f"{total.violations} not answered in time"
             )
-        return Turn(policy=policy, samples=samples, summary=summary)
+        return _Stint(policy, samples)
 
 
 def _show_playing(
-    step: Step, news: Started | Playing, budgets_ns: Mapping[TierName, int], turn_ns: int
+    step: Step, news: Started | Playing, budgets_ns: Mapping[TierName, int], stint_ns: int
 ) -> None:
     if isinstance(news, Playing):
-        elapsed_ns = min(news.elapsed_ns, turn_ns)
-        step.done = elapsed_ns / turn_ns
-        step.note = f"{elapsed_ns / NS_PER_S:.0f} of {format_duration(turn_ns)}"
+        elapsed_ns = min(news.elapsed_ns, stint_ns)
+        step.done = elapsed_ns / stint_ns
+        step.note = f"{elapsed_ns / NS_PER_S:.0f} of {format_duration(stint_ns)}"
         step.tiers = {name: news.tiers.get(name, (0, 0)) for name in budgets_ns}
 
 
@@ -359,11 +391,11 @@ def _others_in_words(result: DemoResult) -> str:
 
 def _draw(options: DemoOptions, result: DemoResult) -> None:
     plot_comparison(
-        {turn.policy: [turn.samples] for turn in result.turns},
+        {turn.policy: turn.runs for turn in result.turns},
         options.plot,
         title="The same requests, three policies",
         subtitle=(
-            f"{result.load_ratio:.2f} times capacity for {format_duration(options.turn_ns)}; "
+            f"{result.load_ratio:.2f} times capacity for {format_duration(options.turn_ns)} each; "
             f"{result.machine}; seed {result.seed}"
         ),
         command=result.command,

@@ -42,7 +42,7 @@ def a_summary(speech_dropped: int, bulk_dropped: int) -> Summary:
 
 def a_result(*, passed: bool = True) -> DemoResult:
     turns = [
-        Turn(policy=policy, samples=[], summary=summary)
+        Turn(policy=policy, runs=[], summary=summary)
         for policy, summary in (("fifo", a_summary(90, 5)), ("priority", a_summary(1, 30)))
     ]
     check = CheckResult(name="c", models=("m",), passed=passed, seen="a", expected="b")

@@ -43,7 +43,7 @@ def a_turn(policy: str) -> Turn:
     ]
     return Turn(
         policy=policy,
-        samples=samples,
+        runs=[samples],
         summary=summarise(samples, duration_ns=NS_PER_S),
     )
 
