@@ -132,14 +132,14 @@ class Foresighted:
         """What becomes of who has waited for as long as it may."""
         head = wanted.head
         if not self._promotion.is_entitled(head):
-            return self._without(head, options)
+            return _no(head)
         lanes = self._open(wanted, options)
         shared = [lane for lane in lanes if not lane.now.lies_beneath]
         if shared:
             return self._overdue(wanted, shared)
         # Beneath high work a start costs nobody anything, so it is by the usual rules, or no.
         best = self._best(wanted, lanes) if self._outlook.is_first(head) else None
-        return best or self._without(head, options)
+        return best or _no(head)
 
     def _open(self, wanted: _Wanted, options: Sequence[SlotOption]) -> list[_Lane]:
         """Lanes with a free slot, as many as are looked at."""
@@ -219,10 +219,8 @@ class Foresighted:
 
     def _without(self, head: Request, options: Sequence[SlotOption]) -> Placing:
         """Give it up, unless so many were that what is known of its model must be looked into."""
-        if head.late_ns > 0:
-            return Hold()
-        if self._hopeless.may_give_up(head):
-            return GiveUp()
+        if head.late_ns > 0 or self._hopeless.may_give_up(head):
+            return _no(head)
         return Start(emptiest_of(options))
 
     def _lane(self, option: SlotOption, wanted: _Wanted) -> _Lane:
@@ -288,7 +286,7 @@ class Foresighted:
 
         What it costs high work is paid only out of what low work is owed.
         """
-        head, now_ns = wanted.head, wanted.now_ns
+        now_ns = wanted.now_ns
         open_lanes = [lane for lane in lanes if not lane.now.has_low]
         if not open_lanes:
             return Hold()
@@ -301,7 +299,7 @@ class Foresighted:
         is_free = is_free and not self._outlook.waiting.count(SlotClass.HIGH)
         if is_free or self._promotion.is_owed(wanted.fleet, now_ns):
             return Start(prospect.option, rows)
-        return self._without(head, [lane.option for lane in lanes])
+        return _no(wanted.head)
 
     def _can_wait(self, wanted: _Wanted) -> bool:
         """Whether some lane will be free of high work early enough."""
@@ -311,6 +309,11 @@ class Foresighted:
             self._lanes.free_ns(fleet.device(name), now_ns) <= spare_ns
             for name in wanted.model.devices
         )
+
+
+def _no(head: Request) -> Placing:
+    """Given up, or left for later where late answers are wanted."""
+    return Hold() if head.late_ns > 0 else GiveUp()
 
 
 def _distinct(options: Sequence[SlotOption]) -> list[SlotOption]:

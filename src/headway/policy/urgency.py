@@ -13,6 +13,8 @@ from headway.units import NS_PER_S
 __all__ = ["Promotion", "Urgency"]
 
 _RANK_PROMOTED: Final = 0
+_LEAD_RATIO: Final = 0.95
+"""Part of the bound after which it is acted on."""
 _OWED_MAX_NS: Final = 0.25 * NS_PER_S
 """Neither side can save up more."""
 _RANKS: Final = {SlotClass.HIGH: 1, SlotClass.LOW: 2}
@@ -58,6 +60,8 @@ class Promotion:
         self._owed_ns = _OWED_MAX_NS
         """Device time that low work may have: time adds to it, all low work that runs takes it."""
         self._owed_at_ns = 0
+        self._lanes = 1
+        """Of all devices, when they were last looked at."""
         self._begun: set[RequestId] = set()
         """Those of which some rows have run, or run."""
 
@@ -72,6 +76,7 @@ class Promotion:
     def ran(self, request: Request, device_ns: int, now_ns: int) -> None:
         """Low work has had that much of what it was owed."""
         if request.slot_class is SlotClass.LOW:
+            self._refill(now_ns)
             self._owed_ns = max(-_OWED_MAX_NS, self._owed_ns - device_ns)
 
     def ended(self, request: Request, is_met: bool, now_ns: int) -> None:
@@ -80,23 +85,29 @@ class Promotion:
 
     def is_owed(self, fleet: FleetView, now_ns: int) -> bool:
         """Whether low work has had less of the devices' time than it should at least."""
-        lanes = sum([lanes_of(device) for device in fleet.all_devices()])
-        refill_ns = (now_ns - self._owed_at_ns) * self._share_ratio * lanes
-        self._owed_at_ns = now_ns
-        self._owed_ns = min(_OWED_MAX_NS, self._owed_ns + refill_ns)
+        self._lanes = sum([lanes_of(device) for device in fleet.all_devices()])
+        self._refill(now_ns)
         return self._share_ratio > 0.0 and self._owed_ns > 0.0
+
+    def _refill(self, now_ns: int) -> None:
+        passed_ns = (now_ns - self._owed_at_ns) * self._share_ratio * self._lanes
+        self._owed_at_ns = now_ns
+        self._owed_ns = min(_OWED_MAX_NS, self._owed_ns + passed_ns)
 
     def is_entitled(self, request: Request) -> bool:
         """Whether it starts whatever that costs, once it has waited for so long."""
         return self._accounts.is_within_share(request)
 
     def promotes_at_ns(self, request: Request) -> int | None:
-        """Instant by which it is started, or told that it will not be; None for no such bound."""
+        """A little before it has waited for as long as it may: then it starts or is told no.
+
+        A little before, for a slot must be free for that. None where there is no such bound.
+        """
         if request.slot_class is SlotClass.HIGH or self._bound_ratio <= 0.0:
             return None
         if request.request_id in self._begun:
             return None
-        return request.arrived_at_ns + int(request.budget_ns * self._bound_ratio)
+        return request.arrived_at_ns + int(request.budget_ns * self._bound_ratio * _LEAD_RATIO)
 
     def promoted_key(self, request: Request) -> tuple[int, ...]:
         """Before everyone; among the promoted the earliest deadline."""

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from headway.core import SlotClass
+from headway.core.fleet import Fleet
 from headway.policy.accounts import Accounts
 from headway.policy.guard import Guard
 from headway.policy.hopefuls import Wish, hopeless_among
@@ -13,7 +14,7 @@ from headway.policy.sizes import Sizes
 from headway.policy.urgency import Promotion
 from headway.policy.waiting_list import WaitingList
 from headway.predict import Profile
-from headway.testing import MeanPredictor, a_model, a_request
+from headway.testing import MeanPredictor, a_device, a_model, a_request
 
 MS = 1_000_000
 LOW, HIGH = {"priority": 5, "slot_class": SlotClass.LOW}, {"priority": 0}
@@ -283,8 +284,23 @@ def test_who_has_begun_is_promoted_no_more():
     accounts = Accounts(MeanPredictor({"m": Profile(NO_GAIN)}), {}, {}, SECOND)
     promotion = Promotion(accounts, 0.5, share_ratio=0.05)
     request = a_request(1, rows=8, budget="1s", **LOW)
-    assert promotion.promotes_at_ns(request) == SECOND // 2
+    assert promotion.promotes_at_ns(request) == 475 * MS
     promotion.started(request, 1, 0)
     assert promotion.promotes_at_ns(request) is None
     promotion.ended(request, is_met=False, now_ns=0)
-    assert promotion.promotes_at_ns(request) == SECOND // 2
+    assert promotion.promotes_at_ns(request) == 475 * MS
+
+
+def test_low_work_is_owed_a_share_of_the_time_that_all_of_it_takes():
+    """A quarter second either way is remembered, and what it had counts when it had it."""
+    accounts = Accounts(MeanPredictor({"m": Profile(NO_GAIN)}), {}, {}, SECOND)
+    promotion = Promotion(accounts, 0.5, share_ratio=0.05)
+    fleet = Fleet((a_device(lanes=(0, 1)),))
+    low, high = a_request(1, **LOW), a_request(2, **HIGH)
+    assert promotion.is_owed(fleet, 0)
+    promotion.ran(high, 10 * SECOND, 100 * SECOND)
+    assert promotion.is_owed(fleet, 100 * SECOND)
+    promotion.ran(low, 10 * SECOND, 200 * SECOND)
+    assert not promotion.is_owed(fleet, 200 * SECOND)
+    assert not promotion.is_owed(fleet, 202 * SECOND + SECOND // 2)
+    assert promotion.is_owed(fleet, 202 * SECOND + SECOND // 2 + 1_000)

@@ -392,12 +392,12 @@ def test_reserve_grows_where_high_deadlines_are_missed():
 # --- 6: nobody waits for more than a part of its budget ------------------------------------------
 
 
-def test_low_work_starts_once_it_has_waited_for_half_of_its_budget():
+def test_low_work_starts_before_it_has_waited_for_half_of_its_budget():
     """Beside a high batch if need be; the kernel is asked again at that very instant."""
     talk = a_headway_talk()
     talk.arrives(1, model="rows", rows=8, budget="2s")
     assert dispatched(talk.arrives(2, at="1ms", model="long", budget="220ms", **LOW)) == []
-    assert talk.kernel.armed_at_ns == 111 * MS
+    assert talk.kernel.armed_at_ns == 105 * MS + 500_000
     assert dispatched(talk.wakes()) == [(2,)]
     talk.drain()
 
@@ -491,6 +491,17 @@ def test_overdue_work_before_high_work_that_waits_is_owed():
     assert starts == sorted(starts, reverse=True)
     assert 5 <= sum(starts) <= 9
     assert not any(overdue_starts(0.0))
+
+
+def test_overdue_work_whose_answer_is_wanted_late_is_not_told_no():
+    """It waits on, and starts when the device has nothing else to do."""
+    talk = a_headway_talk(lanes=(0,), low_weight=NICED, drops=False, starvation_share_ratio=0.0)
+    talk.arrives(1, model="rows", rows=8, budget="2s")
+    talk.arrives_patient(2, at=MS, late=500, model="long", budget="220ms", **LOW)
+    talk.arrives(3, at="2ms", model="short", budget="2s")
+    assert dispatched(talk.finishes(1, at="160ms")) == [(3,)]
+    assert dispatched(talk.finishes(2, at="170ms")) == [(2,)]
+    talk.drain()
 
 
 def test_low_work_that_has_had_its_share_is_owed_nothing():
