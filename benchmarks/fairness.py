@@ -43,8 +43,9 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = {
     "2:1:1": {"first": 2, "second": 1, "crowd": 1},
 }
 SERVICE_MS = {"first": 40, "second": 20, "crowd": 60}
-DEMAND = {"first": 0.55, "second": 0.55, "crowd": 5.5}
-"""Of what the two lanes can do."""
+DEMAND = {"first": 0.75, "second": 0.75, "crowd": 7.5}
+"""Of what the two lanes can do; so much over the largest share that chance never leaves it idle for
+a while, for what was not asked for is no part of fairness."""
 LANES = 2
 WINDOW_NS = 10 * NS_PER_S
 SETTLE_NS = 5 * NS_PER_S

@@ -107,6 +107,15 @@ class Accounts:
         of_class = self._classes[request.slot_class]
         return int(self._start_ns(of_class, request.tenant) // self._quantum_ns)
 
+    def ahead_ns(self, request: Request) -> float:
+        """Device time that others of its class are to have before the next of its tenant."""
+        of_class = self._classes[request.slot_class]
+        ahead_ns = self._start_ns(of_class, request.tenant) - of_class.served_ns
+        if ahead_ns <= 0.0:
+            return 0.0
+        weights = [each.weight for each in islice(of_class.busy.values(), _BUSY_LOOKED_AT)]
+        return ahead_ns * sum(weights)
+
     def is_within_share(self, request: Request) -> bool:
         """Whether its round is being served, or was: its tenant has not had more than its part."""
         served_ns = self._classes[request.slot_class].served_ns

@@ -101,6 +101,7 @@ class Foresighted:
     ) -> Placing:
         """Start, hold or give up the head of a bucket."""
         (head,) = bucket.front(1)
+        self._outlook.fleet = fleet
         work_ns = self._outlook.waiting.left_ns(head)
         if work_ns <= 0.0:
             return Start(emptiest_of(options))

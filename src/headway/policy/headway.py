@@ -118,7 +118,7 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     return Policy(
         name="headway",
         ordering=Urgency(accounts),
-        admission=OutlookDoor(outlook, refuses=settings.refuses and settings.drops),
+        admission=OutlookDoor(outlook, promotion, refuses=settings.refuses and settings.drops),
         batching=Linger(predictor),
         placement=placement,
         predictor=predictor,

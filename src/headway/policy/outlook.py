@@ -46,6 +46,8 @@ class Outlook:
         self._discount_ratio = discount_ratio
         self._known: dict[SlotClass, tuple[tuple[int, ...], Collection[RequestId]]] = {}
         self._capacity: dict[SlotClass, _Capacity] = {}
+        self.fleet: FleetView | None = None
+        """As it is shown to whoever places, for those who are not shown it."""
 
     def high_load(self, fleet: FleetView, now_ns: int) -> float:
         """Part of the lanes that high work is expected to take, 0 to 1."""
@@ -99,6 +101,16 @@ class Outlook:
             sorted([*front, wish]), start_at_ns=now_ns, lanes_rate=capacity.lanes_rate
         )
         return request.request_id in lost
+
+    def turn_ns(self, request: Request, now_ns: int) -> int:
+        """Until the turn of its tenant, which may have sent more than its share; 0 while unknown."""
+        ahead_ns = self.waiting.accounts.ahead_ns(request)
+        if ahead_ns <= 0.0 or self.fleet is None:
+            return 0
+        capacity = self._capacity.get(request.slot_class)
+        if capacity is None:
+            capacity = self._capacity_of(request.slot_class, self.fleet, now_ns)
+        return int(ahead_ns / capacity.lanes_rate)
 
     def backlog_ns(self, request: Request) -> int:
         """Work of its class that waits, per what can be done for it: when to try again."""

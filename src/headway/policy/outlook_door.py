@@ -5,6 +5,7 @@ Knows the outlook. Refuses to know lanes.
 
 from headway.core import Forecast, LoadView, Refusal, Request
 from headway.policy.outlook import Outlook
+from headway.policy.urgency import Promotion
 
 __all__ = ["OutlookDoor"]
 
@@ -12,15 +13,20 @@ __all__ = ["OutlookDoor"]
 class OutlookDoor:
     """Refuses what the schedule of all that waits would give up for others' sake.
 
+    And what others' turns would keep waiting for too long, where its tenant sends more than its
+    share: to let it in and give it up later would only have made its tenant's next ones wait too.
+
     What would rather be late than not served (its tier says `late: serve`) is let in.
 
     Args:
         outlook: of what waits.
+        promotion: until when it may wait.
         refuses: False lets everyone in.
     """
 
-    def __init__(self, outlook: Outlook, *, refuses: bool) -> None:
+    def __init__(self, outlook: Outlook, promotion: Promotion, *, refuses: bool) -> None:
         self._outlook = outlook
+        self._promotion = promotion
         self._refuses = refuses
 
     def refuse(
@@ -33,4 +39,8 @@ class OutlookDoor:
         is_hopeless = work_ns > 0.0 and now_ns + work_ns > request.deadline_at_ns
         if is_hopeless or self._outlook.would_be_lost(request, now_ns):
             return Refusal(self._outlook.backlog_ns(request))
+        turn_ns = self._outlook.turn_ns(request, now_ns)
+        bound_at_ns = self._promotion.promotes_at_ns(request) or request.deadline_at_ns
+        if turn_ns > 0 and now_ns + turn_ns + work_ns > bound_at_ns:
+            return Refusal(turn_ns)
         return None

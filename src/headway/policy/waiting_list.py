@@ -102,7 +102,7 @@ class WaitingList:
 
     def __init__(self, predictor: Predictor, accounts: Accounts) -> None:
         self._predictor = predictor
-        self._accounts = accounts
+        self.accounts = accounts
         self._kept: dict[RequestId, _Kept] = {}
         self._lines: Mapping[SlotClass, list[Wish]] = {each: [] for each in SlotClass}
         self._streams: dict[_Kind, Stream] = {}
@@ -144,7 +144,7 @@ class WaitingList:
             request.request_id,
             self.work_ns(request),
             request.priority,
-            self._accounts.round_index(request),
+            self.accounts.round_index(request),
         )
 
     def work_ns(self, request: Request) -> float:
@@ -154,7 +154,7 @@ class WaitingList:
     def admitted(self, request: Request, now_ns: int) -> None:
         """One more waits."""
         work_ns = self.work_ns(request)
-        round_index = self._accounts.round_index(request)
+        round_index = self.accounts.round_index(request)
         kept = self._kept[request.request_id] = _Kept(request, work_ns, round_index)
         insort(self._lines[request.slot_class], kept.wish)
         self.changes += 1

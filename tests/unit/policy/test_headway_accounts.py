@@ -261,3 +261,17 @@ def test_promotion_puts_before_everyone_but_only_who_is_within_its_share():
     high = urgency.key(a_request(90, budget="1ms"))
     assert promotion.promoted_key(calm) < high < promotion.promoted_key(greedy[-1])
     assert Promotion(tenants.accounts, 0.0, share_ratio=0.05).promotes_at_ns(calm) is None
+
+
+def test_whoever_is_ahead_waits_for_what_all_the_others_are_to_have_meanwhile():
+    """Two requests of 50 ms ahead, for which each of two tenants has 100 ms; weights count."""
+    tenants = Tenants({"heavy": 3.0})
+    asking = a_request(999, tenant="greedy")
+    tenants.sends("greedy")
+    assert tenants.accounts.ahead_ns(asking) == 0.0, "nobody else is there"
+    tenants.sends("calm")
+    tenants.sends("greedy")
+    assert tenants.accounts.ahead_ns(asking) == 2 * 100 * MS
+    tenants.sends("heavy")
+    assert tenants.accounts.ahead_ns(asking) == 5 * 100 * MS
+    assert tenants.accounts.ahead_ns(a_request(998, tenant="new")) == 0.0
