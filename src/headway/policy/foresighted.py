@@ -4,7 +4,7 @@ One pass over the lanes that are free, with a forecast for each that differs. Kn
 waits and what is expected. The rules are told in `headway.policy.headway`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headway.core import (
@@ -179,13 +179,14 @@ class Foresighted:
         for lane in lanes:
             if lane.now.mates and not self._may_share(lane, wanted):
                 continue
-            rows = self._rows(lane, wanted)
-            prospect = self._prospect(lane, wanted, rows)
-            if not self._is_good(prospect, lane, wanted, rows):
-                continue
-            rank = (bool(lane.now.mates), prospect.own_ns)
-            if best is None or rank < best_rank:
-                best, best_rank = Start(lane.option, rows), rank
+            for rows in self._rows_tried(lane, wanted):
+                prospect = self._prospect(lane, wanted, rows)
+                if not self._is_good(prospect, lane, wanted, rows):
+                    continue
+                rank = (bool(lane.now.mates), prospect.own_ns)
+                if best is None or rank < best_rank:
+                    best, best_rank = Start(lane.option, rows), rank
+                break
         return best
 
     def _is_lost(self, wanted: _Wanted) -> bool:
@@ -241,8 +242,19 @@ class Foresighted:
         bucket, model, head = wanted.bucket, wanted.model, wanted.head
         if head.slot_class is SlotClass.HIGH:
             return self._sizes.rows(bucket, model, head, wanted.now_ns)
+        if lane.now.device.shares_all and not model.can_split:
+            return self._sizes.shared_rows(bucket, model, head, wanted.now_ns)
         times = _BENEATH_TIMES if lane.now.lies_beneath else 1
         return self._sizes.segment_rows(bucket, model, head, times, wanted.now_ns)
+
+    def _rows_tried(self, lane: _Lane, wanted: _Wanted) -> Iterator[int]:
+        """What it would have alone, then ever fewer: beside others a large batch may be late."""
+        rows = self._rows(lane, wanted)
+        yield rows
+        least = wanted.head.rows
+        while rows > least and not wanted.model.can_split:
+            rows = max(least, rows // 2)
+            yield rows
 
     def _prospect(self, lane: _Lane, wanted: _Wanted, rows: int) -> Prospect:
         run: Run = candidate(wanted.bucket, wanted.model, lane.option, rows)

@@ -17,7 +17,8 @@ Six rules (docs/internals/adr/0017-headway-by-deadline.md and 0018 say which do 
    is urgent, low work with a tighter deadline included, waits for one of them (`Sizes`). Where the
    device all but preempts low work (niced slots) it may lie beneath high work.
 5. On a device that slots share, low work starts among others only if few high requests are expected
-   to be late for it: those that arrive meanwhile, at what each would take then (`Reserve`). On
+   to be late for it: those that arrive meanwhile, at what each would take then (`Reserve`); and
+   its batches are not much longer than their heads alone, for all that time others have less. On
    lanes there is a reserve too, off by default: lanes are held free of low work when more high work
    would be made late than the start is worth; how much is, an outer loop corrects by the high
    deadlines that are missed (`Guard`).
@@ -25,7 +26,8 @@ Six rules (docs/internals/adr/0017-headway-by-deadline.md and 0018 say which do 
    no high work late, or if low work has had less than a part of the devices' time; else it is told
    at once that it will not be served.
 
-Tenants of a class share its time by weight (`Accounts`).
+Tenants of a class share its time by weight (`Accounts`); who is ahead of its share is refused when
+its turn would come too late.
 
 It stands on Clockwork (Gujarati et al., OSDI 2020) for acting on predictions, Nexus (Shen et al.,
 SOSP 2019) for dropping early, and Moore and Hodgson for whom to drop; they take a batch's time as

@@ -16,6 +16,9 @@ _ARRIVALS_MIN: Final = 0.05
 """High requests expected while a low one runs, below which splitting it is useless."""
 _DOUBLE_MAX: Final = 1.6
 """Time of a batch of twice as many rows over its own, up to which waiting for them is worth it."""
+_LOW_TIMES_MAX: Final = 1.75
+"""Time alone of a low batch over that of its head, where all slots share the device: urgent work
+that comes meanwhile lies beside all of it, and large batches leave it least."""
 _ROWS_LOOKED_AT: Final = 64
 
 
@@ -55,6 +58,16 @@ class Sizes:
             if size * best_ns > _GAIN_MIN * best * size_ns:
                 best, best_ns = size, size_ns
         return best
+
+    def shared_rows(
+        self, bucket: BucketView, model: ModelParams, head: Request, now_ns: int
+    ) -> int:
+        """Of a low batch on a device that all slots share: not much longer than its head alone."""
+        rows = self.rows(bucket, model, head, now_ns)
+        longest_ns = _LOW_TIMES_MAX * self._predictor.solo_ns(head.model, head.rows)
+        while rows > head.rows and self._predictor.solo_ns(head.model, rows) > longest_ns:
+            rows = max(head.rows, rows // 2)
+        return rows
 
     def gains_by_more(self, model: ModelParams, rows: int) -> bool:
         """Whether twice as many rows are allowed, and take far less than twice as long."""

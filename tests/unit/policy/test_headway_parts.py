@@ -142,6 +142,26 @@ def test_batch_is_never_smaller_than_its_head():
     assert sizes.rows(ABucket(3, 1), a_model(batch_rows_max=8), head, 0) == 3
 
 
+@pytest.mark.parametrize(
+    ("times", "head_rows", "count", "expected"),
+    [
+        ({1: 20, 2: 22, 4: 26, 8: 30, 16: 36}, 1, 8, 8),  # 35 ms are allowed
+        ({1: 20, 2: 22, 4: 26, 8: 30, 16: 36}, 1, 16, 8),
+        ({1: 20, 2: 36, 4: 68, 8: 130, 16: 250}, 1, 16, 1),
+        ({1: 20, 2: 36, 4: 50, 8: 60, 16: 70}, 2, 7, 8),  # the head alone takes 36 ms
+    ],
+    ids=["short", "too long", "no room", "a larger head"],
+)
+def test_low_batch_is_not_much_longer_than_its_head_where_all_is_shared(
+    times, head_rows, count, expected
+):
+    """Whoever comes meanwhile lies beside all of it."""
+    sizes, _ = sizes_of({rows: time_ms * MS for rows, time_ms in times.items()})
+    model, head = a_model(batch_rows_max=16), a_request(rows=head_rows, budget="1s")
+    bucket = ABucket(head_rows, *[1] * (count - 1))
+    assert sizes.shared_rows(bucket, model, head, 0) == expected
+
+
 def test_model_without_a_batch_axis_takes_one_request():
     """However many wait."""
     sizes, _ = sizes_of(GAINS)

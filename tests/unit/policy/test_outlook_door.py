@@ -1,7 +1,8 @@
 """The door of `headway`: tenants that send more than their share are told at once."""
 
-from headway.core import Dispatch, Reject, RejectReason, SlotClass
 from tests.headway_rig import a_headway_talk
+
+from headway.core import Dispatch, Reject, RejectReason, SlotClass
 
 MS = 1_000_000
 LOW = {"priority": 5, "slot_class": SlotClass.LOW}
