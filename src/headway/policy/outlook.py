@@ -103,7 +103,7 @@ class Outlook:
         return request.request_id in lost
 
     def turn_ns(self, request: Request, now_ns: int) -> int:
-        """Until the turn of its tenant, which may have sent more than its share; 0 while unknown."""
+        """Until the turn of its tenant, which may be ahead of its share; 0 while unknown."""
         ahead_ns = self.waiting.accounts.ahead_ns(request)
         if ahead_ns <= 0.0 or self.fleet is None:
             return 0

@@ -249,7 +249,7 @@ def test_who_would_go_into_a_larger_batch_waits_for_a_device_that_all_slots_shar
 
 @pytest.mark.parametrize(("budget", "rows"), [("100ms", 4), ("66ms", 2), ("62ms", 1)])
 def test_batch_is_smaller_where_a_larger_one_would_be_late_beside_others(budget, rows):
-    """Alone four take 26 ms, two 22 and one 20; beside another on the lane each takes twice that."""
+    """Alone four take 26 ms, two 22 and one 20; beside another, twice as long."""
     talk = a_headway_talk(lanes=(0, 0))
     talk.arrives(1, model="rows", rows=8, budget="10s")
     talk.arrives(2, model="short", budget="30ms")
