@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from headway.core import DeviceParams, RequestArrived, SlotClass
+from headway.core import (
+    DeviceParams,
+    Dispatch,
+    Expire,
+    ExpireReason,
+    RequestArrived,
+    SlotClass,
+)
 from headway.policy import HeadwaySettings, headway
 from headway.predict import ModelProfile, Recipe, SoloTime, build_predictor
 from headway.testing import Dialogue, a_kernel, a_model, a_request
@@ -22,6 +29,10 @@ MODELS: Mapping[str, Mapping[int, int]] = {
     "batch": {1: 20, 2: 22, 4: 26, 8: 60},
 }
 """Milliseconds alone by rows; `rows` can be split."""
+
+
+NICED = 0.015
+"""Weight of a low batch whose slot is niced, beside a high one."""
 
 
 class HeadwayTalk(Dialogue):
@@ -92,3 +103,24 @@ def _profile(model, times_ms):
         for rows, time_ms in times_ms.items()
     )
     return ModelProfile(model=model, device="cpu:0", bucket="", solo=solo)
+
+
+def given_up(commands):
+    """Those whom the policy ended because they would be late."""
+    return [
+        command.request_id
+        for command in commands
+        if isinstance(command, Expire) and command.reason is ExpireReason.PREDICTED_LATE
+    ]
+
+
+def started(commands):
+    """The one batch that was started."""
+    (batch,) = [command for command in commands if isinstance(command, Dispatch)]
+    return batch
+
+
+def expecting_high(talk, *, budget="30ms"):
+    """Twenty high requests a second, of 10 ms each, have been coming for a second."""
+    talk.arrive_often(20, every_ms=50, model="short", budget=budget)
+    return talk

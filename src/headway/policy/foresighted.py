@@ -113,7 +113,9 @@ class Foresighted:
         self._lanes.look(fleet, self._outlook.waiting.changes, now_ns)
         bound_at_ns = self._promotion.promotes_at_ns(head)
         if bound_at_ns is not None and now_ns >= bound_at_ns:
-            return self._choose_overdue(wanted, options)
+            if self._outlook.is_crowded_out(now_ns):
+                return self._choose_overdue(wanted, options)
+            bound_at_ns = None
         if self._must_wait(wanted):
             return Hold(bound_at_ns)
         return self._choose(wanted, options, bound_at_ns)

@@ -22,9 +22,9 @@ Six rules (docs/internals/adr/0017-headway-by-deadline.md and 0018 say which do 
    lanes there is a reserve too, off by default: lanes are held free of low work when more high work
    would be made late than the start is worth; how much is, an outer loop corrects by the high
    deadlines that are missed (`Guard`).
-6. Nobody waits for more than a part of its own budget (`Promotion`): then it starts if that makes
-   no high work late, or if low work has had less than a part of the devices' time; else it is told
-   at once that it will not be served.
+6. Where high work alone takes about all there is, nobody waits for more than a part of its own
+   budget (`Promotion`): then it starts if that makes no high work late, or if low work has had less
+   than a part of the devices' time; else it is told at once that it will not be served.
 
 Tenants of a class share its time by weight (`Accounts`); who is ahead of its share is refused when
 its turn would come too late.
@@ -95,12 +95,15 @@ def headway(predictor: Predictor, settings: HeadwaySettings | None = None) -> Po
     accounts = Accounts(predictor, settings.shares, settings.floors, settings.quantum_ns)
     waiting = WaitingList(predictor, accounts)
     guard = Guard(settings.high_missed_ratio)
-    promotion = Promotion(
-        accounts, settings.starvation_ratio, share_ratio=settings.starvation_share_ratio
-    )
     hopeless = Hopeless()
     prospects = Prospects(predictor, settings.caution_ratio)
     outlook = Outlook(waiting, prospects, settings.discount_ratio)
+    promotion = Promotion(
+        accounts,
+        outlook,
+        settings.starvation_ratio,
+        share_ratio=settings.starvation_share_ratio,
+    )
     reserve = Reserve(
         outlook,
         predictor,

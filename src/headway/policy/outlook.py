@@ -16,6 +16,8 @@ __all__ = ["Outlook"]
 
 _WISHES_MAX: Final = 48
 """Waiting requests of a class that are scheduled; who is behind them waits for them to move on."""
+_CROWDED_RATIO: Final = 0.6
+"""Of the lanes that high work is expected to take, from which low work counts as starved."""
 _SPEED_MIN: Final = 0.1
 _PACKED_RATIO: Final = 0.6
 """Part of what high work leaves that low work is expected to get done in time: high work comes in
@@ -48,6 +50,13 @@ class Outlook:
         self._capacity: dict[SlotClass, _Capacity] = {}
         self.fleet: FleetView | None = None
         """As it is shown to whoever places, for those who are not shown it."""
+
+    def is_crowded_out(self, now_ns: int) -> bool:
+        """Whether high work alone takes about all there is, so that low work may get nothing.
+
+        Else low work that waits for long does so for its own class, which no order helps.
+        """
+        return self.fleet is None or self.high_load(self.fleet, now_ns) >= _CROWDED_RATIO
 
     def high_load(self, fleet: FleetView, now_ns: int) -> float:
         """Part of the lanes that high work is expected to take, 0 to 1."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from headway.core import FleetView, Request, RequestId, SlotClass
 from headway.policy.accounts import Accounts
+from headway.policy.outlook import Outlook
 from headway.policy.running import lanes_of
 from headway.units import NS_PER_S
 
@@ -40,8 +41,8 @@ class Urgency:
 class Promotion:
     """The bound on starvation: a part of a low request's own budget.
 
-    When it has passed the request goes to the front of everyone and starts, on the lane where that
-    costs the high requests least.
+    When it has passed, and high work alone takes all there is, the request goes to the front of
+    everyone and starts, on the lane where that costs the high requests least.
 
     Whoever's tenant has had more than its share is not entitled to that: it keeps its place, and is
     told no when its time has passed. Who has begun to run in segments is starved no more, and waits
@@ -49,12 +50,16 @@ class Promotion:
 
     Args:
         accounts: of tenants.
+        outlook: says whether high work alone takes all there is; else nobody is promoted.
         bound_ratio: of the budget; 0 for no promotion.
         share_ratio: part of the devices' time that low work is owed, whatever that costs others.
     """
 
-    def __init__(self, accounts: Accounts, bound_ratio: float, *, share_ratio: float) -> None:
+    def __init__(
+        self, accounts: Accounts, outlook: Outlook, bound_ratio: float, *, share_ratio: float
+    ) -> None:
         self._accounts = accounts
+        self._outlook = outlook
         self._bound_ratio = bound_ratio
         self._share_ratio = share_ratio
         self._owed_ns = _OWED_MAX_NS
@@ -112,10 +117,9 @@ class Promotion:
     def promoted_key(self, request: Request) -> tuple[int, ...]:
         """Before everyone; among the promoted the earliest deadline."""
         round_index = self._accounts.round_index(request)
-        begun = request.request_id in self._begun
-        rank = (
-            _RANK_PROMOTED
-            if self.is_entitled(request) and not begun
-            else _RANKS[request.slot_class]
-        )
+        at_ns = self.promotes_at_ns(request)
+        is_starved = at_ns is not None and self._outlook.is_crowded_out(at_ns)
+        rank = _RANKS[request.slot_class]
+        if is_starved and self.is_entitled(request):
+            rank = _RANK_PROMOTED
         return (rank, round_index, request.deadline_at_ns)

@@ -1,5 +1,7 @@
 """Accounts of tenants: rounds by weight, what did not run is given back, idleness saves nothing."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from headway.core import SlotClass
@@ -11,6 +13,7 @@ from headway.testing import MeanPredictor, a_request
 MS = 1_000_000
 QUANTUM_NS = 100 * MS
 LOW = {"slot_class": SlotClass.LOW}
+CROWDED = SimpleNamespace(is_crowded_out=lambda now_ns: True)
 
 
 class Tenants:
@@ -250,7 +253,7 @@ def test_promotion_puts_before_everyone_but_only_who_is_within_its_share():
     """Whoever's tenant is ahead keeps its class's place."""
     tenants = Tenants()
     promotion, urgency = (
-        Promotion(tenants.accounts, 0.5, share_ratio=0.05),
+        Promotion(tenants.accounts, CROWDED, 0.5, share_ratio=0.05),
         Urgency(tenants.accounts),
     )
     calm = tenants.sends("calm", budget="80ms", **LOW)
@@ -260,7 +263,10 @@ def test_promotion_puts_before_everyone_but_only_who_is_within_its_share():
     assert not promotion.is_entitled(greedy[-1])
     high = urgency.key(a_request(90, budget="1ms"))
     assert promotion.promoted_key(calm) < high < promotion.promoted_key(greedy[-1])
-    assert Promotion(tenants.accounts, 0.0, share_ratio=0.05).promotes_at_ns(calm) is None
+    calm_there = SimpleNamespace(is_crowded_out=lambda now_ns: False)
+    idle = Promotion(tenants.accounts, calm_there, 0.5, share_ratio=0.05)
+    assert idle.promoted_key(calm) > high, "it is not starved where high work leaves room"
+    assert Promotion(tenants.accounts, CROWDED, 0.0, share_ratio=0.05).promotes_at_ns(calm) is None
 
 
 def test_whoever_is_ahead_waits_for_what_all_the_others_are_to_have_meanwhile():

@@ -1,6 +1,7 @@
 """The parts of `headway`: whom to give up, batch sizes, what waits, lanes, the outer loop."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from headway.testing import MeanPredictor, a_device, a_model, a_request
 MS = 1_000_000
 LOW, HIGH = {"priority": 5, "slot_class": SlotClass.LOW}, {"priority": 0}
 SECOND = 1_000 * MS
+CROWDED = SimpleNamespace(is_crowded_out=lambda now_ns: True)
 
 
 def wishes(*each):
@@ -302,7 +304,7 @@ def test_unknown_work_is_none():
 def test_who_has_begun_is_promoted_no_more():
     """Until it has ended; a request that started whole has nothing left to wait for."""
     accounts = Accounts(MeanPredictor({"m": Profile(NO_GAIN)}), {}, {}, SECOND)
-    promotion = Promotion(accounts, 0.5, share_ratio=0.05)
+    promotion = Promotion(accounts, CROWDED, 0.5, share_ratio=0.05)
     request = a_request(1, rows=8, budget="1s", **LOW)
     assert promotion.promotes_at_ns(request) == 475 * MS
     promotion.started(request, 1, 0)
@@ -314,7 +316,7 @@ def test_who_has_begun_is_promoted_no_more():
 def test_low_work_is_owed_a_share_of_the_time_that_all_of_it_takes():
     """A quarter second either way is remembered, and what it had counts when it had it."""
     accounts = Accounts(MeanPredictor({"m": Profile(NO_GAIN)}), {}, {}, SECOND)
-    promotion = Promotion(accounts, 0.5, share_ratio=0.05)
+    promotion = Promotion(accounts, CROWDED, 0.5, share_ratio=0.05)
     fleet = Fleet((a_device(lanes=(0, 1)),))
     low, high = a_request(1, **LOW), a_request(2, **HIGH)
     assert promotion.is_owed(fleet, 0)
