@@ -22,8 +22,8 @@ def test_low_work_is_starved_only_where_high_work_takes_about_all_there_is(
     talk = a_headway_talk(lanes=(0,), starvation_share_ratio=0.0)
     talk.arrive_often(80, every_ms=every_ms, model="short", budget="90ms")
     begun_ms = 80 * every_ms + 10
-    first = started(talk.arrives(1, at=begun_ms * MS, model="rows", rows=8, budget="2s"))
-    talk.arrives(2, at=(begun_ms + 1) * MS, model="long", budget="300ms", **LOW)
+    first = started(talk.arrives(1, at=begun_ms * MS, model="long", budget="2s"))
+    talk.arrives(2, at=(begun_ms + 1) * MS, model="middle", budget="300ms", **LOW)
     talk.arrives(3, at=(begun_ms + 2) * MS, model="short", budget="2s")
     said = talk.finishes_late(first.batch_id, at_ms=begun_ms + 160)
     batch = started(said)
