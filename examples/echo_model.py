@@ -1,4 +1,4 @@
-"""A model that gives back what it gets: the smallest Python model that headway serves.
+"""Models that give back what they get: the smallest Python models that headway serves.
 
 Options (keyword arguments of `load`) name its tensors and their shape:
 
@@ -7,9 +7,9 @@ Options (keyword arguments of `load`) name its tensors and their shape:
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-__all__ = ["Echo"]
+__all__ = ["Echo", "Pair"]
 
 Tensors = Mapping[str, Any]
 
@@ -37,3 +37,20 @@ class Echo:
     def infer(self, batch: Tensors) -> dict[str, Any]:
         """The whole batch at once, as numpy arrays: the rows of several requests may be in it."""
         return {self._output: batch[self._input]}
+
+
+class Pair:
+    """Two inputs and two outputs, of two datatypes: `y` is `x`, `w` is `z`."""
+
+    inputs: ClassVar = [
+        {"name": "x", "datatype": "FP32", "shape": [-1, 2]},
+        {"name": "z", "datatype": "INT64", "shape": [-1, 2]},
+    ]
+    outputs: ClassVar = [
+        {"name": "y", "datatype": "FP32", "shape": [-1, 2]},
+        {"name": "w", "datatype": "INT64", "shape": [-1, 2]},
+    ]
+
+    def infer(self, batch: Tensors) -> dict[str, Any]:
+        """Both, as they are."""
+        return {"y": batch["x"], "w": batch["z"]}

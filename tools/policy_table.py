@@ -24,7 +24,7 @@ def blocks(found: Documents) -> Iterator[str]:
     parts = {
         "policies_stationary": _stationary,
         "policies_moving": _moving,
-        "versus_triton": _plain_contest,
+        "versus_triton": _versus,
         "policies_published": _published,
         "policies_bursts": _plain_contest,
         "fairness": _fairness,
@@ -107,6 +107,35 @@ def _plain_contest(document: Document) -> Iterator[str]:
         yield f"`{mix}`:"
         yield table(_HEAD, lines)
         yield from _differences(document, mix=mix)
+
+
+def _versus(document: Document) -> Iterator[str]:
+    head = ("server", "high", "low", "low in time, 1/s", "`headway` over it: high", "low in time")
+    rows = [row for row in document["rows"] if row["seed"] == "all"]
+    for mix in dict.fromkeys(row["mix"] for row in rows):
+        lines = [
+            (
+                f"`{row['server']}`",
+                _violations(row, "high"),
+                _violations(row, "low"),
+                f"{row['low_goodput_rps']:.1f}",
+                _times(row, "headway_high_ratio"),
+                _times(row, "headway_low_goodput_ratio"),
+            )
+            for row in rows
+            if row["mix"] == mix
+        ]
+        yield f"`{mix}`:"
+        yield table(head, lines)
+
+
+def _times(row: Row, name: str) -> str:
+    """A ratio with its interval; nothing of a server with itself."""
+    value = row.get(name)
+    if value is None or row["server"] == OWN:
+        return ""
+    lower, upper = row.get(f"{name}_from"), row.get(f"{name}_to")
+    return f"{value:.2f}" + ("" if lower is None else f" [{lower:.2f}, {upper:.2f}]")
 
 
 def _published(document: Document) -> Iterator[str]:

@@ -8,6 +8,8 @@
         UnavailableError                        unavailable
         DeadlineExceededError                   deadline_exceeded
         RequestCancelledError                   cancelled
+        NotAllowedError                         not_allowed
+        UnsupportedError                        unsupported
       ExecutorError                             executor_failed
         LoadError                               load_failed
         OutOfMemoryError                        out_of_memory
@@ -34,11 +36,13 @@ __all__ = [
     "InvariantError",
     "LoadError",
     "ModelNotFoundError",
+    "NotAllowedError",
     "OutOfMemoryError",
     "RejectedError",
     "RequestCancelledError",
     "RequestError",
     "UnavailableError",
+    "UnsupportedError",
     "WorkerLostError",
 ]
 
@@ -109,6 +113,18 @@ class RequestCancelledError(RequestError):
     """The client went away or took the request back."""
 
     code = "cancelled"
+
+
+class NotAllowedError(RequestError):
+    """The server is set up not to do this for a client."""
+
+    code = "not_allowed"
+
+
+class UnsupportedError(RequestError):
+    """The protocol knows this; the server does not do it."""
+
+    code = "unsupported"
 
 
 class ExecutorError(HeadwayError):

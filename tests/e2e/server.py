@@ -38,7 +38,7 @@ MODELS: Final = Path(__file__).parent / "models"
 WAIT_S: Final = 20.0
 """How long anything may take that takes a moment: long, as it costs only when a test fails."""
 POLL_S: Final = 0.005
-READY: Final = re.compile(r"ready on http://[^:]+:(\d+)")
+READY: Final = re.compile(r"ready on http://[^:]+:(\d+)(?: and grpc://[^:]+:(\d+))?")
 
 
 class Server:
@@ -47,6 +47,8 @@ class Server:
     def __init__(self, process: "subprocess.Popen[bytes]", log_path: Path, port: int) -> None:
         self.process = process
         self.port = port
+        self.grpc_port = 0
+        """0 where it serves no gRPC."""
         self._log_path = log_path
 
     # What clients do.
@@ -232,6 +234,7 @@ def wait_ready(server: Server) -> None:
         if found is None and server.process.poll() is not None:
             pytest.fail(f"the server ended at its start:\n{server.log()}")
         server.port = int(found[1]) if found else 0
+        server.grpc_port = int(found[2] or 0) if found else 0
         return found is not None
 
     wait_until(has_said_so, "the server says that it is ready")

@@ -55,7 +55,7 @@ async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
             # many requests waiting stops the loop for longer than an urgent one has.
             gc.collect()
             gc.freeze()
-            _log.info("ready on %s", server.url)
+            _log.info("ready on %s", " and ".join(server.urls))
             if ready is not None:
                 ready(server)
             await stop.asked.wait()

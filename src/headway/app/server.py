@@ -28,7 +28,7 @@ from headway.core import Kernel, KernelParams, ModelName, Predictor, TierName
 from headway.devices import EmulatedMachine
 from headway.errors import InvalidRequestError, ModelNotFoundError
 from headway.executors import EmulatedExecutor, WorkerPool
-from headway.frontends import HttpServer, OipRest
+from headway.frontends import HttpServer, Listener, OipRest, Regions, grpc_listener
 from headway.observe import JournalObserver, Metrics
 from headway.predict import Recipe, Trainable, build
 from headway.profiling import Keeper
@@ -93,6 +93,7 @@ class Server:
     engine: AsyncEngine
     pool: WorkerPool | EmulatedExecutor
     http: HttpServer
+    grpc: Listener | None
     metrics: Metrics
     clock: LoopClock
     journal: JournalObserver | None
@@ -128,8 +129,10 @@ class Server:
         )
         pool = _executor(config, machine, clock, engine)
         engine.attach(pool)
+        regions = Regions(is_allowed=config.server.shared_memory)
         rest = OipRest(
             engine,
+            regions=regions,
             version=__version__,
             body_bytes_max=config.server.body_max,
             can_load=config.server.admin.can_load,
@@ -141,14 +144,22 @@ class Server:
             port=config.server.port,
             keep_alive_s=max(1, config.server.keep_alive // NS_PER_S),
         )
+        grpc = _grpc(config, engine, regions)
         keeper = _keeper(config, predictor, engine)
         trainer = _trainer(trainable, engine)
-        return cls(config, engine, pool, http, metrics, clock, journal, keeper, trainer)
+        return cls(config, engine, pool, http, grpc, metrics, clock, journal, keeper, trainer)
 
     @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://{self.config.server.host}:{self.http.port}"
+
+    @property
+    def urls(self) -> list[str]:
+        """Where each interface listens."""
+        if self.grpc is None:
+            return [self.url]
+        return [self.url, f"grpc://{self.config.server.host}:{self.grpc.port}"]
 
     async def start(self) -> None:
         """Listen, then load every configured model, all at once.
@@ -159,6 +170,8 @@ class Server:
         """
         await self.pool.start()
         await self.http.start()
+        if self.grpc is not None:
+            await self.grpc.start()
         names = [ModelName(model.name) for model in self.config.models]
         ends = await asyncio.gather(
             *(self.engine.load(name, {}) for name in names), return_exceptions=True
@@ -179,6 +192,8 @@ class Server:
             await self.trainer.stop()
         left = await self.engine.drain(grace_ns)
         await self.http.stop(_HTTP_GRACE_S)
+        if self.grpc is not None:
+            await self.grpc.stop(_HTTP_GRACE_S)
         await self.pool.stop()
         self.clock.close()
         if self.journal is not None:
@@ -186,6 +201,22 @@ class Server:
         if self.keeper is not None:
             await self.keeper.stop()
         return left
+
+
+def _grpc(config: Config, engine: AsyncEngine, regions: Regions) -> Listener | None:
+    section = config.server.grpc
+    if section is None:
+        return None
+    return grpc_listener(
+        engine,
+        version=__version__,
+        regions=regions,
+        can_load=config.server.admin.can_load,
+        host=config.server.host,
+        port=section.port,
+        message_bytes_max=section.message_max,
+        keep_alive_s=section.keep_alive / NS_PER_S,
+    )
 
 
 def _tier_params(config: Config) -> dict[TierName, TierParams]:

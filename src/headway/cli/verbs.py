@@ -44,6 +44,10 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "load": VerbEntry(
             "headway.cli.load", "Play a workload at a live server and report what its clients saw."
         ),
+        "conformance": VerbEntry(
+            "headway.cli.conformance",
+            "Ask a server what clients of the Open Inference Protocol rely on.",
+        ),
         "bench": VerbEntry(
             "headway.cli.bench",
             "Measure what predictors and policies are worth, on real models under load.",

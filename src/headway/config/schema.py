@@ -120,8 +120,19 @@ class AdminConfig(Section):
     can then run code on it."""
 
 
+class GrpcConfig(Section):
+    """The gRPC interface. Needs the extra `grpc`."""
+
+    port: int = Field(default=8001, ge=0, le=65535, strict=True)
+    """Port to listen on, at the server's `host`; 0 lets the system choose one, which is printed."""
+    message_max: PositiveSize = 64 << 20
+    """Largest message, either way; a larger request is refused, a larger reply is an error."""
+    keep_alive: Duration = 75 * NS_PER_S
+    """A client that has said nothing for so long is asked whether it is still there."""
+
+
 class ServerConfig(Section):
-    """The HTTP interface."""
+    """The interfaces."""
 
     host: str = "127.0.0.1"
     """Address to listen on; `0.0.0.0` is every interface."""
@@ -136,6 +147,11 @@ class ServerConfig(Section):
     keep_alive: Duration = 75 * NS_PER_S
     """How long an idle connection is kept open. Above the 60 s of most load balancers, so that
     they and not the server are the ones to close it."""
+    grpc: GrpcConfig | None = None
+    """The same over gRPC, on another port; left out for HTTP alone."""
+    shared_memory: bool = False
+    """Clients on this machine may register shared memory, and leave tensors there. Whoever may do
+    that can read and write every shared memory object of the server's user."""
 
 
 class QueueConfig(Section):

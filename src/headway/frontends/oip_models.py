@@ -49,9 +49,10 @@ LOG_SETTINGS: Final[Mapping[str, Any]] = {
 }
 
 
-def server_metadata(version: str) -> dict[str, Any]:
+def server_metadata(version: str, *, has_shared_memory: bool = False) -> dict[str, Any]:
     """Who answers here, and which extensions it honours."""
-    return {"name": "headway", "version": version, "extensions": _EXTENSIONS}
+    more = ("system_shared_memory",) if has_shared_memory else ()
+    return {"name": "headway", "version": version, "extensions": (*_EXTENSIONS, *more)}
 
 
 def model_metadata(status: ModelStatus) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Encoder
 
-from headway.core import Buffer, Datatype
+from headway.core import Buffer, Datatype, Tensor
 from headway.frontends.oip_request import ReplyForm
 from headway.frontends.oip_tensors import unpack_elements
+from headway.frontends.shared_memory import Place
 from headway.runtime import InferReply
 from headway.units import NS_PER_MS, NS_PER_US
 
@@ -33,12 +34,18 @@ class _BinaryParameters(Struct, gc=False):
     binary_data_size: int
 
 
+class _PlaceParameters(Struct, gc=False):
+    shared_memory_region: str
+    shared_memory_byte_size: int
+    shared_memory_offset: int
+
+
 class _Output(Struct, gc=False):
     name: str
     datatype: Datatype
     shape: tuple[int, ...]
     data: Sequence[Any] | UnsetType = UNSET
-    parameters: _BinaryParameters | UnsetType = UNSET
+    parameters: _BinaryParameters | _PlaceParameters | UnsetType = UNSET
 
 
 class _ReplyParameters(Struct, gc=False):
@@ -69,12 +76,15 @@ def encode_infer(reply: InferReply, form: ReplyForm) -> EncodedInfer:
     Cost: 3 us for one JSON output of 16 floats.
 
     Raises:
-        InvalidRequestError: JSON was asked for, and an output has values that JSON does not know.
+        InvalidRequestError: JSON was asked for, and an output has values that JSON does not know,
+            or an output does not fit the shared memory that was named for it.
     """
     outputs = []
     binary: list[Buffer] = []
     for tensor in reply.outputs:
-        if form.binary_by_name.get(tensor.name, form.is_binary):
+        if tensor.name in form.places:
+            outputs.append(_placed(tensor, form.places[tensor.name]))
+        elif form.binary_by_name.get(tensor.name, form.is_binary):
             data = memoryview(tensor.data).cast("B")
             binary.append(data)
             outputs.append(
@@ -110,6 +120,13 @@ def encode_infer(reply: InferReply, form: ReplyForm) -> EncodedInfer:
     if not binary:
         return EncodedInfer(text, None)
     return EncodedInfer(b"".join([text, *binary]), len(text))
+
+
+def _placed(tensor: Tensor, place: Place) -> _Output:
+    """An output that is written where the client wants it."""
+    place.write(tensor)
+    parameters = _PlaceParameters(place.region.name, len(tensor.data), place.offset)
+    return _Output(tensor.name, tensor.datatype, tensor.shape, parameters=parameters)
 
 
 def _milliseconds(duration_ns: int) -> int | float:

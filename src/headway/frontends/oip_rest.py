@@ -41,6 +41,7 @@ from headway.frontends.oip_request import (
 )
 from headway.frontends.oip_routes import Endpoint, OipRoutes, Target
 from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, answer_to, late_headers
+from headway.frontends.shared_memory import Regions
 from headway.runtime import Engine
 
 __all__ = ["OipRest"]
@@ -75,6 +76,7 @@ class OipRest:
     Args:
         engine: what answers.
         version: of the server, as its metadata says.
+        regions: shared memory of clients; none may be registered by default.
         body_bytes_max: a larger body is refused; it bounds what decompresses to, too.
         can_load: whether clients may load and unload models.
         watch: shared with other apps of the same server.
@@ -85,6 +87,7 @@ class OipRest:
         engine: Engine,
         *,
         version: str,
+        regions: Regions | None = None,
         body_bytes_max: int = 64 << 20,
         can_load: bool = True,
         watch: DisconnectWatch | None = None,
@@ -92,7 +95,14 @@ class OipRest:
         self._engine = engine
         self._body_bytes_max = body_bytes_max
         self._watch = watch or DisconnectWatch()
-        self._routes = OipRoutes(engine, version, can_load=can_load, body_bytes_max=body_bytes_max)
+        self._regions = regions or Regions(is_allowed=False)
+        self._routes = OipRoutes(
+            engine,
+            version,
+            regions=self._regions,
+            can_load=can_load,
+            body_bytes_max=body_bytes_max,
+        )
         self.answers: dict[int, int] = dict.fromkeys(_STATUSES, 0)
         """Answers so far by status, 499 for clients that left before theirs."""
 
@@ -182,6 +192,7 @@ class OipRest:
             version=path.version,
             arrived_at_ns=arrived_at_ns,
             headers=headers,
+            regions=self._regions,
         )
 
     async def _other(self, scope: Scope, receive: Receive) -> Answer:

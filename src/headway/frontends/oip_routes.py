@@ -11,7 +11,13 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 
 from headway.core import ModelName
-from headway.errors import InvalidRequestError, ModelNotFoundError
+from headway.errors import InvalidRequestError, UnsupportedError
+from headway.frontends.oip_admin import (
+    is_model_ready,
+    overrides_of,
+    refuse_changes,
+    refuse_management,
+)
 from headway.frontends.oip_estimate import estimate_body
 from headway.frontends.oip_models import (
     LOG_SETTINGS,
@@ -28,7 +34,8 @@ from headway.frontends.oip_request import (
     THREAD_BYTES_MIN,
     decode_estimate,
 )
-from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError
+from headway.frontends.rest_errors import JSON_TYPE, Answer
+from headway.frontends.shared_memory import Regions
 from headway.runtime import Engine, InferCall
 
 __all__ = ["Endpoint", "OipRoutes", "Target"]
@@ -69,9 +76,16 @@ class _RepositoryBody(Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _RegionBody(Struct):
+    key: str
+    byte_size: int
+    offset: int = 0
+
+
 _encoder: Final = Encoder()
 _index_decoder: Final = Decoder(_IndexBody)
 _repository_decoder: Final = Decoder(_RepositoryBody)
+_region_decoder: Final = Decoder(_RegionBody)
 _object_decoder: Final = Decoder(dict[str, Any])
 
 
@@ -79,12 +93,19 @@ class OipRoutes:
     """Answers from an engine."""
 
     def __init__(
-        self, engine: Engine, version: str, *, can_load: bool = True, body_bytes_max: int
+        self,
+        engine: Engine,
+        version: str,
+        *,
+        regions: Regions,
+        can_load: bool = True,
+        body_bytes_max: int,
     ) -> None:
         self._engine = engine
+        self._regions = regions
         self._can_load = can_load
         self._body_bytes_max = body_bytes_max
-        self._metadata = _json(server_metadata(version))
+        self._metadata = _json(server_metadata(version, has_shared_memory=regions.is_allowed))
         self._routes = [
             (pattern.strip("/").split("/"), {**methods}) for pattern, methods in self._table()
         ]
@@ -129,17 +150,8 @@ class OipRoutes:
             ("/v2/trace/setting", trace),
             (model + "/trace/setting", trace),
             ("/v2/logging", {"GET": self._log, "POST": self._update_log}),
-            *[
-                (f"/v2/{kind}sharedmemory{suffix}", {method: endpoint})
-                for kind in ("system", "cuda")
-                for suffix, method, endpoint in (
-                    ("/status", "GET", self._regions),
-                    ("/unregister", "POST", self._unregister_all),
-                    ("/region/{region}/status", "GET", self._region),
-                    ("/region/{region}/register", "POST", self._register),
-                    ("/region/{region}/unregister", "POST", self._region),
-                )
-            ],
+            *_memory("system", self._status, self._register, self._unregister),
+            *_memory("cuda", self._no_regions, self._no_cuda, self._none_unregistered),
         ]
 
     # --- the server ---
@@ -163,15 +175,7 @@ class OipRoutes:
         return _json(model_metadata(self._engine.status(target.model, target.version)))
 
     def _model_ready(self, target: Target) -> Answer:
-        try:
-            is_ready = self._engine.status(target.model, target.version).is_ready
-        except ModelNotFoundError:
-            # Known but not served, for example while it loads, is another answer than unknown.
-            known = {(state.name, state.version) for state in self._engine.index()}
-            names = {name for name, version in known if target.version in {"", version}}
-            if target.model not in names:
-                raise
-            is_ready = False
+        is_ready = is_model_ready(self._engine, target.model, target.version)
         return _json({"name": target.model, "ready": is_ready}, 200 if is_ready else 503)
 
     def _config(self, target: Target) -> Answer:
@@ -215,24 +219,16 @@ class OipRoutes:
         return _json(repository_index(self._engine.index(), only_ready=wanted.ready))
 
     async def _load(self, target: Target) -> Answer:
-        self._refuse_management()
+        refuse_management(can_load=self._can_load)
         parameters = _decoded(_repository_decoder, target.body).parameters or {}
-        await self._engine.load(target.model, _overrides_of(parameters))
+        await self._engine.load(target.model, overrides_of(parameters))
         return _json({})
 
     async def _unload(self, target: Target) -> Answer:
-        self._refuse_management()
+        refuse_management(can_load=self._can_load)
         _decoded(_repository_decoder, target.body)
         await self._engine.unload(target.model)
         return _json({})
-
-    def _refuse_management(self) -> None:
-        if not self._can_load:
-            raise HttpError(
-                403,
-                "not_allowed",
-                "models may not be loaded or unloaded here (hint: set server.admin.can_load: true)",
-            )
 
     # --- settings ---
 
@@ -242,34 +238,68 @@ class OipRoutes:
         return _json(TRACE_SETTINGS)
 
     def _update_trace(self, target: Target) -> Answer:
-        _refuse_changes(TRACE_SETTINGS, target.body)
+        wanted = _decoded(_object_decoder, target.body)
+        refuse_changes(TRACE_SETTINGS, wanted)
         return self._trace(target)
 
     def _log(self, _: Target) -> Answer:
         return _json(LOG_SETTINGS)
 
     def _update_log(self, target: Target) -> Answer:
-        _refuse_changes(LOG_SETTINGS, target.body)
+        wanted = _decoded(_object_decoder, target.body)
+        refuse_changes(LOG_SETTINGS, wanted)
         return self._log(target)
 
     # --- shared memory ---
 
-    def _regions(self, _: Target) -> Answer:
-        return _json([])
-
-    def _unregister_all(self, _: Target) -> Answer:
-        return _json({})
-
-    def _region(self, target: Target) -> Answer:
-        raise InvalidRequestError(f"no shared memory region `{target.region}` is registered")
+    def _status(self, target: Target) -> Answer:
+        return _json(
+            [
+                {
+                    "name": region.name,
+                    "key": region.key,
+                    "offset": region.offset,
+                    "byte_size": region.byte_size,
+                }
+                for region in self._regions.all(target.region)
+            ]
+        )
 
     def _register(self, target: Target) -> Answer:
-        raise HttpError(
-            501,
-            "unsupported",
-            f"shared memory region `{target.region}` cannot be registered: not supported yet"
-            " (hint: send tensors in the request, binary ones are not copied)",
+        wanted = _decoded(_region_decoder, target.body)
+        self._regions.register(target.region, wanted.key, wanted.offset, wanted.byte_size)
+        return _json({})
+
+    def _unregister(self, target: Target) -> Answer:
+        self._regions.unregister(target.region)
+        return _json({})
+
+    def _no_regions(self, target: Target) -> Answer:
+        return _json(Regions(is_allowed=False).all(target.region))
+
+    def _none_unregistered(self, target: Target) -> Answer:
+        return _json({})
+
+    def _no_cuda(self, target: Target) -> Answer:
+        raise UnsupportedError(
+            f"CUDA shared memory region `{target.region}` cannot be registered",
+            hint="use system shared memory, or send tensors in the request",
         )
+
+
+def _memory(
+    kind: str, status: Endpoint, register: Endpoint, unregister: Endpoint
+) -> list[tuple[str, Mapping[str, Endpoint]]]:
+    """The paths of one kind of shared memory."""
+    base = f"/v2/{kind}sharedmemory"
+    region = f"{base}/region/{{region}}"
+    return [
+        (f"{base}/status", {"GET": status}),
+        (f"{region}/status", {"GET": status}),
+        (f"{region}/register", {"POST": register}),
+        (f"{base}/unregister", {"POST": unregister}),
+        (f"{region}/unregister", {"POST": unregister}),
+    ]
 
 
 def _json(value: object, status: int = 200) -> Answer:
@@ -282,42 +312,3 @@ def _decoded(decoder: Decoder[Body], body: bytes) -> Body:
         return decoder.decode(body.strip() or b"{}")
     except (DecodeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is not what this path takes: {error}") from None
-
-
-def _overrides_of(parameters: Mapping[str, Any]) -> dict[str, object]:
-    """The parameter `config` of a load, which is an object written as a string."""
-    files = [name for name in parameters if name.startswith("file:")]
-    if files:
-        raise HttpError(
-            501,
-            "unsupported",
-            f"parameter `{files[0]}` brings a file, which is not supported (hint: put the file"
-            " where the server can read it, and name its path in `config`)",
-        )
-    config = parameters.get("config")
-    if config is None:
-        return {}
-    if not isinstance(config, str):
-        raise InvalidRequestError(
-            "parameter `config` is no string", hint="it is a JSON object, written as a string"
-        )
-    return _decoded(_object_decoder, config.encode())
-
-
-def _refuse_changes(settings: Mapping[str, Any], body: bytes) -> None:
-    """A setting may be sent as it is, or as null for its default; more would not be done."""
-    for name, value in _decoded(_object_decoder, body).items():
-        if name not in settings:
-            raise InvalidRequestError(f"there is no setting `{name}`")
-        if value is not None and _words(value) != _words(settings[name]):
-            raise HttpError(
-                501,
-                "unsupported",
-                f"setting `{name}` cannot be changed while the server runs (hint: it is"
-                f" `{settings[name]}`; headway's own logs and journal are configured at its start)",
-            )
-
-
-def _words(setting: object) -> list[str]:
-    """A setting as its values' texts: clients send `OFF` for `["OFF"]`, and 1000 for `"1000"`."""
-    return [str(value) for value in (setting if isinstance(setting, list) else [setting])]

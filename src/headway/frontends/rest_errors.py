@@ -20,10 +20,12 @@ from headway.errors import (
     InternalError,
     InvalidRequestError,
     ModelNotFoundError,
+    NotAllowedError,
     RejectedError,
     RequestCancelledError,
     RequestError,
     UnavailableError,
+    UnsupportedError,
     WorkerLostError,
 )
 from headway.runtime import ExpiredError
@@ -42,6 +44,8 @@ _STATUSES: Final[dict[type[HeadwayError], int]] = {
     UnavailableError: 503,
     DeadlineExceededError: 504,
     RequestCancelledError: 499,  # nobody is left to read it; for the log
+    NotAllowedError: 403,
+    UnsupportedError: 501,
     RequestError: 400,
     WorkerLostError: 503,
     ExecutorError: 500,

@@ -177,7 +177,7 @@ def _read(path: Path) -> Any:
     """The model without the weights that are in files of their own."""
     try:
         import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
     except ModuleNotFoundError as error:
         raise HeadwayError(
             f"`{error.name}` is not installed, which reads graphs",

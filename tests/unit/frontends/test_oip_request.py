@@ -283,15 +283,18 @@ def test_a_flag_that_is_none_is_refused():
     assert refusal({"inputs": [ONE], "outputs": [output]})
 
 
-@pytest.mark.parametrize("parameters", [{"classification": 3}, {"shared_memory_region": "r"}])
-def test_output_extensions_that_we_lack_are_refused(parameters):
+@pytest.mark.parametrize(
+    "parameters",
+    [{"classification": 3}, {"shared_memory_region": 7, "shared_memory_byte_size": 2}],
+)
+def test_output_that_cannot_be_had_so_is_refused(parameters):
     """What would change the answer and is not done is said, not passed over."""
     output = {"name": "y", "parameters": parameters}
     assert "output `y`" in refusal({"inputs": [ONE], "outputs": [output]})
 
 
-def test_inputs_in_shared_memory_are_refused():
-    """Shared memory is not there yet, and the error says what to do instead."""
+def test_inputs_in_shared_memory_that_is_not_registered_are_refused():
+    """With the name of the region."""
     one = ONE | {"parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 2}}
     assert "shared memory" in refusal({"inputs": [one]})
 
