@@ -179,9 +179,9 @@ def test_shared_memory(client):
     assert client.get_cuda_shared_memory_status() == []
     client.unregister_system_shared_memory()
     client.unregister_cuda_shared_memory()
-    with pytest.raises(InferenceServerException, match="not supported"):
+    with pytest.raises(InferenceServerException, match="may not be used here"):
         client.register_system_shared_memory("r", "/r", 16)
-    with pytest.raises(InferenceServerException, match="not supported"):
+    with pytest.raises(InferenceServerException, match="cannot be registered"):
         client.register_cuda_shared_memory("r", b"handle", 0, 16)
     with pytest.raises(InferenceServerException, match="no shared memory region"):
         client.get_system_shared_memory_status("r")
