@@ -54,8 +54,19 @@ def infer_request(model, rows, **fields):
     return request
 
 
+def hold_both_slots(channel, folder):
+    """How to send an infer request, and two of them that run until the folder is opened."""
+    ask = channel.unary_unary(f"/{INFERENCE.service}/ModelInfer")
+    held = [
+        ask.future(infer_request("puppet", row(tag, HOLD)).SerializeToString()) for tag in (1, 2)
+    ]
+    folder.wait_begun(1)
+    folder.wait_begun(2)
+    return ask, held
+
+
 @pytest.fixture
-def channel(request):
+def channel():
     """Channels that are closed in the end."""
     opened = []
 
@@ -159,13 +170,7 @@ def test_call_that_is_taken_back_is_cancelled_waiting_and_running(tmp_path, fold
     """The server forgets it, and what comes after it is served."""
     with serving(tmp_path, a_grpc_config(puppet(folder))) as server:
         to = channel(server)
-        ask = to.unary_unary(f"/{INFERENCE.service}/ModelInfer")
-        running = [
-            ask.future(infer_request("puppet", row(tag, HOLD)).SerializeToString())
-            for tag in (1, 2)
-        ]
-        folder.wait_begun(1)
-        folder.wait_begun(2)
+        ask, running = hold_both_slots(to, folder)
         waiting = ask.future(infer_request("puppet", row(3, HOLD)).SerializeToString())
         wait_until(lambda: server.metric("headway_queue_depth") == 1, "one waits")
         waiting.cancel()
@@ -184,13 +189,7 @@ def test_deadline_of_a_call_is_its_budget(tmp_path, folder, channel):
     """Who waits behind held work is told when its time is up, not when the work ends."""
     with serving(tmp_path, a_grpc_config(puppet(folder))) as server:
         to = channel(server)
-        ask = to.unary_unary(f"/{INFERENCE.service}/ModelInfer")
-        held = [
-            ask.future(infer_request("puppet", row(tag, HOLD)).SerializeToString())
-            for tag in (1, 2)
-        ]
-        folder.wait_begun(1)
-        folder.wait_begun(2)
+        _, held = hold_both_slots(to, folder)
         with pytest.raises(grpc.RpcError) as error:
             call(to, "ModelInfer", infer_request("puppet", row(3)), timeout=0.3)
         assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -204,13 +203,7 @@ def test_refusal_says_why_and_when_to_come_again(tmp_path, folder, channel):
     limited = puppet(folder, queue={"requests_max": 1})
     with serving(tmp_path, a_grpc_config(limited)) as server:
         to = channel(server)
-        ask = to.unary_unary(f"/{INFERENCE.service}/ModelInfer")
-        held = [
-            ask.future(infer_request("puppet", row(tag, HOLD)).SerializeToString())
-            for tag in (1, 2)
-        ]
-        folder.wait_begun(1)
-        folder.wait_begun(2)
+        ask, held = hold_both_slots(to, folder)
         held.append(ask.future(infer_request("puppet", row(3)).SerializeToString()))
         wait_until(lambda: server.metric("headway_queue_depth") == 1, "one waits")
         with pytest.raises(grpc.RpcError) as error:

@@ -25,6 +25,7 @@ from headway.errors import (
     UnsupportedError,
     WorkerLostError,
 )
+from headway.frontends.rest_errors import BUG_TEXT
 from headway.units import NS_PER_MS, NS_PER_S
 
 __all__ = ["Failure", "code_of", "failure_of"]
@@ -63,8 +64,7 @@ def code_of(error: HeadwayError) -> grpc.StatusCode:
 def failure_of(error: Exception) -> Failure:
     """What tells a client of an error. What is not ours tells nothing of itself."""
     if not isinstance(error, HeadwayError):
-        text = "the server failed; this is a bug in headway, and its log says more"
-        return Failure(grpc.StatusCode.INTERNAL, text, (("headway-code", InternalError.code),))
+        return Failure(grpc.StatusCode.INTERNAL, BUG_TEXT, (("headway-code", InternalError.code),))
     metadata = [("headway-code", error.code)]
     match error:
         case RejectedError():

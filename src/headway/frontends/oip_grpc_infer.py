@@ -10,18 +10,22 @@ Pure: messages in, values out. Any message at all gives a call or an `InvalidReq
 """
 
 from collections.abc import Mapping, Sequence
-from struct import error as StructError  # noqa: N812 (the module gives its class a small letter)
-from struct import pack, unpack
+from struct import unpack
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headway.core import Datatype, ModelName, Tensor, bytes_element_ends, concat_bytes, elements_of
+from headway.core import Datatype, ModelName, Tensor, bytes_element_ends, elements_of
 from headway.errors import InvalidRequestError
 from headway.frontends.oip_messages import INFERENCE
-from headway.frontends.oip_request import ID_CHARS_MAX, call_of
-from headway.frontends.oip_tensors import AXES_MAX, check_packed
+from headway.frontends.oip_request import (
+    ID_CHARS_MAX,
+    call_of,
+    refuse_classification,
+    refuse_twins,
+)
+from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_values
 from headway.frontends.shared_memory import Place, Regions, place_of
 from headway.runtime import InferCall, InferReply
 from headway.units import NS_PER_MS, NS_PER_US
@@ -187,7 +191,7 @@ def _tensors_of(message: Any, regions: Regions) -> list[Tensor]:
             f"`raw_input_contents` has {len(raw)} entries, its inputs take {taken}",
             hint="one for each input that is not in shared memory, in their order",
         )
-    _refuse_twins("input", [tensor.name for tensor in tensors])
+    refuse_twins("input", [tensor.name for tensor in tensors])
     return tensors
 
 
@@ -220,35 +224,13 @@ def _packed(name: str, datatype: Datatype, shape: Sequence[int], contents: Any) 
             f"input `{name}` is {datatype}, which `contents` has no place for",
             hint="send it in `raw_input_contents`",
         )
-    field, code = where
+    field, _ = where
     others = [each.name for each, _ in contents.ListFields() if each.name != field]
     if others:
         raise InvalidRequestError(
             f"input `{name}` is {datatype}, but has `{others[0]}`", hint=f"use `{field}`"
         )
-    values = getattr(contents, field)
-    count = elements_of(shape)
-    if len(values) != count:
-        raise InvalidRequestError(
-            f"input `{name}` has {len(values)} elements, but its shape {list(shape)} says {count}"
-        )
-    if datatype is Datatype.BYTES:
-        return concat_bytes(values)
-    try:
-        return pack(f"<{count}{code}", *values)
-    except StructError:
-        at = next(at for at, value in enumerate(values) if not _fits(code, value))
-        raise InvalidRequestError(
-            f"element {at} of input `{name}` is `{values[at]}`, which {datatype} cannot hold"
-        ) from None
-
-
-def _fits(code: str, value: Any) -> bool:
-    try:
-        pack(f"<{code}", value)
-    except StructError:
-        return False
-    return True
+    return pack_values(name, datatype, shape, getattr(contents, field))
 
 
 # --- outputs --------------------------------------------------------------------------------------
@@ -258,14 +240,11 @@ def _outputs_of(
     outputs: Sequence[Any], regions: Regions
 ) -> tuple[tuple[str, ...], dict[str, Place]]:
     names = tuple([each.name for each in outputs])
-    _refuse_twins("output", names)
+    refuse_twins("output", names)
     places = {}
     for each in outputs:
-        if "classification" in each.parameters and value_of(each.parameters["classification"]):
-            raise InvalidRequestError(
-                f"output `{each.name}` is wanted as a classification",
-                hint="ask for the scores and rank them in the client",
-            )
+        if "classification" in each.parameters:
+            refuse_classification(each.name, value_of(each.parameters["classification"]))
         place = _place_of(each, regions, "output")
         if place is not None:
             places[each.name] = place
@@ -277,12 +256,6 @@ def _place_of(each: Any, regions: Regions, kind: str) -> Place | None:
         return None
     parameters = {name: value_of(value) for name, value in each.parameters.items()}
     return place_of(regions, f"{kind} `{each.name}`", parameters)
-
-
-def _refuse_twins(kind: str, names: Sequence[str]) -> None:
-    if len(set(names)) < len(names):
-        twin = next(name for at, name in enumerate(names) if name in names[:at])
-        raise InvalidRequestError(f"{kind} `{twin}` is there more than once")
 
 
 def _fill(contents: Any, output: Tensor) -> None:

@@ -51,10 +51,6 @@ class Messages:
             known = self._classes[name] = message_factory.GetMessageClass(descriptor)
         return known
 
-    def methods(self) -> list[str]:
-        """Names of the service's methods."""
-        return [method.name for method in self._service.methods]
-
     def request_of(self, method: str) -> Any:
         """The class of what a method takes."""
         descriptor = self._service.FindMethodByName(method).input_type

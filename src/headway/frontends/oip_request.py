@@ -50,6 +50,8 @@ __all__ = [
     "call_of",
     "decode_estimate",
     "decode_infer",
+    "refuse_classification",
+    "refuse_twins",
 ]
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -282,7 +284,7 @@ def _tensors_of(
             hint="`binary_data_size` of all inputs must add up to what follows the JSON",
         )
     if len(tensors) > 1:
-        _refuse_twins("input", [tensor.name for tensor in tensors])
+        refuse_twins("input", [tensor.name for tensor in tensors])
     return tensors
 
 
@@ -317,21 +319,35 @@ def _outputs_of(
         parameters = one.parameters
         if not parameters:
             continue
-        if parameters.get("classification"):
-            raise InvalidRequestError(
-                f"output `{one.name}` is wanted as a classification",
-                hint="ask for the scores and rank them in the client",
-            )
+        refuse_classification(one.name, parameters.get("classification"))
         if "shared_memory_region" in parameters:
             places[one.name] = place_of(regions, f"output `{one.name}`", parameters)
         if parameters.get("binary_data") is not None:
             binary_by_name[one.name] = _flag(parameters, "binary_data", is_default=False)
     names = tuple(one.name for one in outputs)
-    _refuse_twins("output", names)
+    refuse_twins("output", names)
     return names, binary_by_name, places
 
 
-def _refuse_twins(kind: str, names: Sequence[str]) -> None:
+def refuse_classification(output: str, wanted: object) -> None:
+    """See that an output is wanted as it is.
+
+    Raises:
+        InvalidRequestError: as its best classes.
+    """
+    if wanted:
+        raise InvalidRequestError(
+            f"output `{output}` is wanted as a classification",
+            hint="ask for the scores and rank them in the client",
+        )
+
+
+def refuse_twins(kind: str, names: Sequence[str]) -> None:
+    """See that each name is there once.
+
+    Raises:
+        InvalidRequestError: one is there more often.
+    """
     if len(set(names)) < len(names):
         twin = next(name for at, name in enumerate(names) if name in names[:at])
         raise InvalidRequestError(f"{kind} `{twin}` is there more than once")

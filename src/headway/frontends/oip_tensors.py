@@ -31,7 +31,7 @@ from msgspec.json import Decoder
 from headway.core import Buffer, Datatype, Tensor, bytes_element_ends, concat_bytes, elements_of
 from headway.errors import InvalidRequestError
 
-__all__ = ["AXES_MAX", "check_packed", "pack_elements", "unpack_elements"]
+__all__ = ["AXES_MAX", "check_packed", "pack_elements", "pack_values", "unpack_elements"]
 
 AXES_MAX: Final = 32
 """More axes than numpy had for decades; a bound on nesting."""
@@ -100,15 +100,28 @@ def pack_elements(name: str, datatype: Datatype, shape: Sequence[int], data: Raw
         values = wire.flat.decode(data)
     except (DecodeError, ValueError, RecursionError) as flat_error:
         values = _decode_nested(name, datatype, shape, data, flat_error)
+    if datatype is Datatype.BYTES:
+        values = [value.encode() for value in values]
+    return pack_values(name, datatype, shape, values)
+
+
+def pack_values(
+    name: str, datatype: Datatype, shape: Sequence[int], values: Sequence[Any]
+) -> bytes:
+    """Turn an input's elements, flat and of its own type (bytes for BYTES), into packed bytes.
+
+    Raises:
+        InvalidRequestError: they are not as many as the shape says, or one does not fit.
+    """
     count = elements_of(shape)
     if len(values) != count:
         raise InvalidRequestError(
             f"input `{name}` has {len(values)} elements, but its shape {list(shape)} says {count}"
         )
     if datatype is Datatype.BYTES:
-        return concat_bytes([value.encode() for value in values])
+        return concat_bytes(values)
     try:
-        packed = pack(f"<{count}{wire.code}", *values)
+        packed = pack(f"<{count}{_WIRES[datatype].code}", *values)
     except (StructError, OverflowError):
         _refuse_value(name, datatype, values)
     return _bf16_of(name, packed, values) if datatype is Datatype.BF16 else packed

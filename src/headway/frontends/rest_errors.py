@@ -35,6 +35,8 @@ __all__ = ["Answer", "HttpError", "answer_to", "late_headers", "prediction_heade
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+BUG_TEXT: Final = "the server failed; this is a bug in headway, and its log says more"
+"""All that a client is told of what is not an error of ours."""
 JSON_TYPE: Final = (b"content-type", b"application/json")
 
 _STATUSES: Final[dict[type[HeadwayError], int]] = {
@@ -125,8 +127,8 @@ def answer_to(error: Exception) -> Answer:
         case HeadwayError():
             body = _Body(error=str(error), code=error.code)
         case _:
-            text = "the server failed; this is a bug in headway, and its log says more"
-            return Answer(500, _encoder.encode(_Body(error=text, code=InternalError.code)), headers)
+            body = _Body(error=BUG_TEXT, code=InternalError.code)
+            return Answer(500, _encoder.encode(body), headers)
     return Answer(status_of(error), _encoder.encode(body), headers, foreseen)
 
 
