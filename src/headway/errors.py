@@ -8,6 +8,7 @@
         UnavailableError                        unavailable
         DeadlineExceededError                   deadline_exceeded
         RequestCancelledError                   cancelled
+        NotAuthenticatedError                   not_authenticated
         NotAllowedError                         not_allowed
         UnsupportedError                        unsupported
       ExecutorError                             executor_failed
@@ -23,7 +24,7 @@ Knows codes and words. Never a status number: those belong to the frontends.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 __all__ = [
     "ConfigError",
@@ -37,6 +38,7 @@ __all__ = [
     "LoadError",
     "ModelNotFoundError",
     "NotAllowedError",
+    "NotAuthenticatedError",
     "OutOfMemoryError",
     "RejectedError",
     "RequestCancelledError",
@@ -51,11 +53,24 @@ class HeadwayError(Exception):
     """What happened, and what to do about it."""
 
     code: ClassVar[str] = "headway"
+    device_ns = 0
+    """Device time that was spent before it came to this, where some of the work had ended."""
+    request_id = 0
+    """By which records know the request that it ended; 0 where it ended none."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def retold(self, message: str) -> Self:
+        """The same error in other words; whatever else it says stays as it is."""
+        told = type(self).__new__(type(self))
+        told.__dict__.update(self.__dict__)
+        told.args = (message,)
+        told.message = message
+        told.__cause__ = self
+        return told
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} (hint: {self.hint})"
@@ -85,11 +100,22 @@ class RejectedError(RequestError):
     code = "rejected"
 
     def __init__(
-        self, message: str, *, reason: str, retry_after_ns: int, hint: str | None = None
+        self,
+        message: str,
+        *,
+        reason: str,
+        retry_after_ns: int,
+        limit: str = "",
+        remaining: float | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
         self.retry_after_ns = retry_after_ns
+        self.limit = limit
+        """The setting that it was refused by, where there is one."""
+        self.remaining = remaining
+        """What is left of that."""
 
 
 class UnavailableError(RequestError):
@@ -113,6 +139,12 @@ class RequestCancelledError(RequestError):
     """The client went away or took the request back."""
 
     code = "cancelled"
+
+
+class NotAuthenticatedError(RequestError):
+    """The client sent no key, or one that the server does not know."""
+
+    code = "not_authenticated"
 
 
 class NotAllowedError(RequestError):

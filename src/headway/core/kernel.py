@@ -104,6 +104,8 @@ class Kernel:
         self.now_ns = 0
         self.armed_at_ns: int | None = None
         """The instant of the last `SetTimer`, until it fires."""
+        self.promoted: list[Request] = []
+        """Whom the last `TimerFired` gave a better place to wait at; for observers of that step."""
 
     def handle(self, event: Event, now_ns: int) -> list[Command]:
         """Take one fact, change state, say what to do.
@@ -271,6 +273,8 @@ class Kernel:
     def _wake(self, out: list[Command]) -> None:
         """Carry out every timer that is due, then start what that made startable."""
         self.armed_at_ns = None
+        if self.promoted:
+            self.promoted = []
         while (item := self.timers.pop_due(self.now_ns)) is not None:
             if isinstance(item, Entry):
                 item.expiry = None
@@ -299,6 +303,8 @@ class Kernel:
         assert aging is not None, "only an aging policy sets such a timer"
         key = (*aging.promoted_key(entry.request), entry.key[-1])
         bucket = entry.bucket
+        if key < entry.key and (bucket is not None or entry.is_away):
+            self.promoted.append(entry.request)
         if bucket is None:
             entry.key = key
             return

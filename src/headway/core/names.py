@@ -15,7 +15,8 @@ __all__ = [
 ]
 
 RequestId = NewType("RequestId", int)
-"""Counts up from 1 in arrival order within one engine; a client's own id stays at the edge."""
+"""Counts up from 1 in arrival order within one engine; calls of pipelines, which are no requests of
+the kernel's, count down from -1. A client's own id stays at the edge."""
 BatchId = NewType("BatchId", int)
 ReplicaId = NewType("ReplicaId", int)
 ModelName = NewType("ModelName", str)

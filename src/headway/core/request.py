@@ -7,7 +7,7 @@ Rule 2: this file does not know why it happens.
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from headway.core.names import BucketKey, ModelName, RequestId, TenantId, TierName
 
@@ -143,6 +143,8 @@ class Request(Struct, frozen=True, kw_only=True, gc=False):
     """Time granted at arrival. Zero or less means the deadline had passed before it arrived."""
     late_ns: int = 0
     """How long after its deadline an answer is still wanted; 0 where late is as bad as none."""
+    origin: RequestId | UnsetType = UNSET
+    """The client's call that it is a step of; left out of journals where it is a call itself."""
 
     def __post_init__(self) -> None:
         if self.rows < 1:

@@ -4,12 +4,14 @@ Knows how to load and run a model where it was told to. Must never import a poli
 deadline; sole home of onnxruntime and torch.
 
 The pool and what stands in for it are imported when they are first asked for: a worker enters
-through this door too, and does without an event loop.
+through this door too, and does without an event loop. So is what knows numpy, which whoever only
+configures models does without.
 """
 
 from typing import TYPE_CHECKING
 
 from headway.executors.batch_settings import pad_bytes
+from headway.executors.items import PARAMETERS, count_name, is_of_list, item_name, name_of
 from headway.executors.model import (
     AxisBuckets,
     BatchJob,
@@ -27,8 +29,10 @@ from headway.executors.model import (
 if TYPE_CHECKING:
     from headway.executors.emulated import EmulatedExecutor, emulated_demand
     from headway.executors.pool import WorkerPool
+    from headway.executors.tensors import array_of, numpy_dtype, tensor_of
 
 __all__ = [
+    "PARAMETERS",
     "AxisBuckets",
     "BatchJob",
     "EmulatedExecutor",
@@ -42,8 +46,15 @@ __all__ = [
     "TensorSpec",
     "WorkerGroup",
     "WorkerPool",
+    "array_of",
+    "count_name",
     "emulated_demand",
+    "is_of_list",
+    "item_name",
+    "name_of",
+    "numpy_dtype",
     "pad_bytes",
+    "tensor_of",
 ]
 
 
@@ -56,4 +67,8 @@ def __getattr__(name: str) -> object:
         from headway.executors import emulated
 
         return getattr(emulated, name)
+    if name in ("array_of", "numpy_dtype", "tensor_of"):
+        from headway.executors import tensors
+
+        return getattr(tensors, name)
     raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

@@ -58,6 +58,9 @@ class Signature(Struct, frozen=True, kw_only=True):
     """What loading added to the worker's resident size."""
     parameters: tuple[str, ...] | None = None
     """Request parameters that change what is computed; None where any may."""
+    free_inputs: tuple[str, ...] = ()
+    """Of a function: names of inputs that are taken in any datatype and shape, lists of such
+    included. Where there are some, `inputs` is empty."""
 
 
 class AxisBuckets(Struct, frozen=True, kw_only=True):
@@ -96,7 +99,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     backend: str
     """`onnx` or `python`."""
     path: str
-    """A model file; for `python`, `file.py:Class` or `module:Class`."""
+    """A model file; for `python` a class or function, `file.py:name` or `module:name`."""
     options: dict[str, ParameterValue] = {}
     """Passed to the back end: `intra_op_threads` for `onnx`; for `python` keyword arguments of
     `load`."""
@@ -115,6 +118,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     """Free axes that are padded; no two of them are of the same input's axis."""
     ragged: RaggedInputs | None = None
     """Inputs that are not padded, but laid end to end."""
+    arguments: tuple[str, ...] = ()
+    """Of a function: what it will be called with, to be checked when it is loaded."""
 
 
 class BatchJob(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,9 @@ from headway.units import NS_PER_S
 __all__ = ["WorkerPool"]
 
 LOGGER: Final = logging.getLogger(__name__)
+_WORKERS_MAX: Final = 512
+"""Workers that are counted by name, over the life of the server."""
+_OTHER_WORKERS: Final = "other"
 
 
 class WorkerPool:
@@ -48,6 +51,10 @@ class WorkerPool:
         self._shared: dict[DeviceName, WorkerLink] = {}
         self._by_replica: dict[ReplicaId, WorkerLink] = {}
         self._by_batch: dict[BatchId, SlotPort] = {}
+        self._names: dict[int, str] = {}
+        """Process id of a living worker -> what it is called, whichever process it is."""
+        self.starts: dict[str, int] = {}
+        """Processes started so far for each worker: a device, or a model of it that is isolated."""
 
     async def start(self) -> None:
         """Bind to the running loop. Workers start with their first load."""
@@ -117,6 +124,10 @@ class WorkerPool:
         """Process ids of the living workers by label."""
         return {link.label: link.pid for link in self._links}
 
+    def workers(self) -> dict[int, str]:
+        """What each living worker process works for, by its id. Any thread may ask."""
+        return dict(self._names)
+
     def replica_left(self, link: WorkerLink, replica_id: ReplicaId) -> None:
         """For the link: the replica is not there any more."""
         self._by_replica.pop(replica_id, None)
@@ -126,6 +137,7 @@ class WorkerPool:
     def link_ended(self, link: WorkerLink, message: str) -> None:
         """For the link: its process is gone."""
         self._links.remove(link)
+        self._names.pop(link.pid, None)
         if self._shared.get(link.group.device) is link:
             del self._shared[link.group.device]
         replica_ids = tuple(link.replica_ids)
@@ -148,9 +160,10 @@ class WorkerPool:
     def _link_for(self, replica_id: ReplicaId, spec: ModelSpec, group: WorkerGroup) -> WorkerLink:
         link = None if group.is_isolated else self._shared.get(group.device)
         if link is None:
-            label = str(group.device)
+            name = label = str(group.device)
             if group.is_isolated:
-                label = f"{label}/{spec.name}-{replica_id}"
+                name = f"{group.device}/{spec.name}"
+                label = f"{name}-{replica_id}"
             link = WorkerLink(
                 label,
                 group,
@@ -161,6 +174,13 @@ class WorkerPool:
                 load_ns_max=self._load_ns_max,
             )
             self._links.append(link)
+            self._count_start(link, name)
             if not group.is_isolated:
                 self._shared[group.device] = link
         return link
+
+    def _count_start(self, link: WorkerLink, name: str) -> None:
+        if name not in self.starts and len(self.starts) >= _WORKERS_MAX:
+            name = _OTHER_WORKERS
+        self._names[link.pid] = name
+        self.starts[name] = self.starts.get(name, 0) + 1

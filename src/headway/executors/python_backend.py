@@ -1,4 +1,4 @@
-"""Models written as a Python class.
+"""Models written in Python: a class, or a function of named arrays (`python_function.py`).
 
     class Model:
         inputs = [{"name": "x", "datatype": "FP32", "shape": [-1, 16]}]
@@ -36,6 +36,7 @@ from headway.core import Datatype
 from headway.errors import ExecutorError, LoadError
 from headway.executors.backend import wanted_outputs
 from headway.executors.model import ModelSpec, ParameterValue, Signature, TensorSpec
+from headway.executors.python_function import FunctionModel, is_function
 from headway.executors.tensors import Array, datatype_of
 
 __all__ = ["PythonModel"]
@@ -57,10 +58,10 @@ class PythonModel:
 
     @classmethod
     def load(cls, spec: ModelSpec) -> "PythonModel":
-        """Import the class, make an object of it and load that.
+        """Import the class, make an object of it and load that; or import the function.
 
         Raises:
-            LoadError: no such file, module or class, or what it declares makes no sense.
+            LoadError: no such file, module or name, or what it declares makes no sense.
             Exception: whatever its own code raised.
         """
         where, _, class_name = spec.path.rpartition(":")
@@ -69,13 +70,7 @@ class PythonModel:
         module_name = f"_headway_model_{next(_LOAD_SEQ)}" if where.endswith(".py") else None
         try:
             module = _import(where, module_name)
-            model = _make(module, class_name, where)
-            if hasattr(model, "load"):
-                model.load(**spec.options)
-            elif spec.options:
-                raise LoadError(
-                    f"`{class_name}` has no `load` to take the options {sorted(spec.options)}"
-                )
+            model = _make(module, class_name, where, spec)
             return cls(model, _signature(model, spec), module_name)
         except BaseException:
             sys.modules.pop(module_name or "", None)
@@ -145,13 +140,19 @@ def _import_module(name: str) -> ModuleType:
         ) from error
 
 
-def _make(module: ModuleType, class_name: str, where: str) -> Any:
-    found = getattr(module, class_name, None)
+def _make(module: ModuleType, name: str, where: str, spec: ModelSpec) -> Any:
+    found = getattr(module, name, None)
     if found is None:
-        raise LoadError(f"`{where}` has no class `{class_name}`")
+        raise LoadError(f"`{where}` has no class or function `{name}`")
+    if is_function(found):
+        return FunctionModel(found, name, spec.options, spec.arguments)
     model = found()
     if not callable(getattr(model, "infer", None)):
-        raise LoadError(f"`{class_name}` has no method `infer`")
+        raise LoadError(f"`{name}` has no method `infer`")
+    if hasattr(model, "load"):
+        model.load(**spec.options)
+    elif spec.options:
+        raise LoadError(f"`{name}` has no `load` to take the options {sorted(spec.options)}")
     return model
 
 
@@ -182,6 +183,7 @@ def _signature(model: Any, spec: ModelSpec) -> Signature:
         outputs=outputs,
         can_batch=can_batch,
         parameters=_parameters(model),
+        free_inputs=() if inputs else tuple(getattr(model, "free_inputs", ())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Numpy arrays from and to the bytes of an arena; used in the worker only.
+"""Numpy arrays from and to the bytes of tensors, those of an arena and those of a client.
 
 The sole map between the protocol's datatypes and numpy's. BF16 is `ml_dtypes.bfloat16` where that
 package can be imported, and otherwise `uint16` with the same bits: the upper half of a float32.
@@ -9,21 +9,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from math import prod
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.core import Datatype, bytes_element_ends, concat_bytes
+from headway.core import Buffer, Datatype, Tensor, bytes_element_ends, concat_bytes
 from headway.executors.arena import Arena, align
 from headway.executors.wire import TensorRef
 
 __all__ = [
     "Array",
+    "array_of",
     "bytes_of",
     "datatype_of",
     "numpy_dtype",
     "read_arrays",
+    "tensor_of",
     "write_arrays",
     "zeros_of",
 ]
@@ -63,6 +66,34 @@ def datatype_of(dtype: np.dtype[Any]) -> Datatype | None:
     if found is None and dtype.name == "bfloat16":
         return Datatype.BF16
     return found or _DATATYPES.get(dtype.newbyteorder("<"))
+
+
+def tensor_of(name: str, array: Array) -> Tensor:
+    """An array as a tensor; numbers that are packed and little-endian already are not copied.
+
+    Raises:
+        ValueError: the protocol has no datatype for its elements.
+        TypeError: an element among objects is neither text nor bytes.
+    """
+    datatype = datatype_of(array.dtype)
+    if datatype is None:
+        raise ValueError(f"`{name}`: the protocol has no datatype for `{array.dtype}`")
+    if datatype is Datatype.BYTES:
+        return Tensor(name, datatype, array.shape, concat_bytes(bytes_of(array)))
+    packed = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+    return Tensor(name, datatype, array.shape, packed.view(np.uint8).data)
+
+
+def array_of(tensor: Tensor) -> Array:
+    """A tensor as an array: a view of its bytes, or a copy where they are not aligned, or BYTES.
+
+    Raises:
+        ValueError: its size and shape disagree.
+    """
+    name, datatype, data = tensor.name, tensor.datatype, tensor.data
+    if datatype is Datatype.BYTES:
+        return _texts_of(data, tensor.shape)
+    return np.require(_numbers_of(name, datatype, tensor.shape, data, 0, len(data)), None, "A")
 
 
 def read_arrays(arena: Arena, refs: Iterable[TensorRef]) -> dict[str, Array]:
@@ -140,26 +171,37 @@ def _as_bytes(element: object) -> bytes:
 
 def _read(arena: Arena, ref: TensorRef) -> Array:
     if ref.datatype is Datatype.BYTES:
-        return _read_bytes(arena, ref)
-    dtype = numpy_dtype(ref.datatype)
-    count = prod(ref.shape)
-    if count * dtype.itemsize != ref.size_bytes:
+        return _texts_of(arena.map[ref.offset : ref.offset + ref.size_bytes], ref.shape)
+    where = (arena.map, ref.offset, ref.size_bytes)
+    return _numbers_of(ref.name, ref.datatype, ref.shape, *where)
+
+
+def _numbers_of(
+    name: str,
+    datatype: Datatype,
+    shape: Sequence[int],
+    buffer: Buffer | mmap,
+    offset: int,
+    size_bytes: int,
+) -> Array:
+    dtype = numpy_dtype(datatype)
+    count = prod(shape)
+    if count * dtype.itemsize != size_bytes:
         raise ValueError(
-            f"input `{ref.name}` has {ref.size_bytes} bytes, its shape {list(ref.shape)} of "
-            f"{ref.datatype} takes {count * dtype.itemsize}"
+            f"`{name}` has {size_bytes} bytes, its shape {list(shape)} of {datatype} takes "
+            f"{count * dtype.itemsize}"
         )
-    return np.frombuffer(arena.map, dtype, count, ref.offset).reshape(ref.shape)
+    return np.frombuffer(buffer, dtype, count, offset).reshape(shape)
 
 
-def _read_bytes(arena: Arena, ref: TensorRef) -> Array:
-    packed = arena.map[ref.offset : ref.offset + ref.size_bytes]
-    count = prod(ref.shape)
+def _texts_of(packed: Buffer, shape: Sequence[int]) -> Array:
+    count = prod(shape)
     array = np.empty(count, np.object_)
     start = 0
     for index, end in enumerate(bytes_element_ends(packed, count)):
-        array[index] = packed[start + 4 : end]
+        array[index] = bytes(packed[start + 4 : end])
         start = end
-    return array.reshape(ref.shape)
+    return array.reshape(shape)
 
 
 def _write(arena: Arena, ref: TensorRef, source: Array | bytes) -> None:

@@ -19,6 +19,9 @@ _WISHES_MAX: Final = 48
 _CROWDED_RATIO: Final = 0.6
 """Of the lanes that high work is expected to take, from which low work counts as starved."""
 _SPEED_MIN: Final = 0.1
+_ARRIVING_RATIO: Final = 2.0
+"""Of the work that waits, what is served before whoever is ahead of its share: as much again may
+come meanwhile. Under a lasting overload what waits grows until it is more than budgets allow."""
 _PACKED_RATIO: Final = 0.6
 """Part of what high work leaves that low work is expected to get done in time: high work comes in
 bursts, and lanes are not one machine. Found with the simulated mixes; from 0.5 to 0.8 does."""
@@ -112,13 +115,22 @@ class Outlook:
         return request.request_id in lost
 
     def turn_ns(self, request: Request, now_ns: int) -> int:
-        """Until the turn of its tenant, which may be ahead of its share; 0 while unknown."""
+        """Until the turn of its tenant, which may be ahead of its share; 0 while unknown.
+
+        However far ahead it is, nobody goes before it but who waits, or comes while those are
+        served: time that others do not ask for is its own.
+        """
         ahead_ns = self.waiting.accounts.ahead_ns(request)
         if ahead_ns <= 0.0 or self.fleet is None:
             return 0
-        capacity = self._capacity.get(request.slot_class)
+        slot_class = request.slot_class
+        capacity = self._capacity.get(slot_class)
         if capacity is None:
-            capacity = self._capacity_of(request.slot_class, self.fleet, now_ns)
+            capacity = self._capacity_of(slot_class, self.fleet, now_ns)
+        front = self.waiting.front(slot_class, _WISHES_MAX)
+        behind_ratio = self.waiting.count(slot_class) / max(1, len(front))
+        waits_ns = sum([wish.work_ns for wish in front]) * behind_ratio
+        ahead_ns = min(ahead_ns, _ARRIVING_RATIO * waits_ns)
         return int(ahead_ns / capacity.lanes_rate)
 
     def backlog_ns(self, request: Request) -> int:

@@ -15,20 +15,28 @@ from headway.runtime.engine import (
     ModelStatistics,
     ModelStatus,
     OnEnd,
+    Secret,
     StageStatistics,
 )
 from headway.runtime.executor import Executor
+from headway.runtime.layer import EngineLayer
 from headway.runtime.models import Catalogue, ModelPlan, TierParams
-from headway.runtime.outcomes import ExpiredError
+from headway.runtime.outcomes import ExpiredError, outcome_of
+from headway.runtime.pipeline_plan import PipelinePlan, Source, StepPlan
+from headway.runtime.pipeline_served import Patience, RunObserver
+from headway.runtime.pipelines import Pipelines
+from headway.runtime.tokens import TOKENS, is_token_count
 from headway.runtime.training import Trainer
 
 __all__ = [
+    "TOKENS",
     "AsyncEngine",
     "Catalogue",
     "Clock",
     "Driver",
     "Effects",
     "Engine",
+    "EngineLayer",
     "Executor",
     "ExpiredError",
     "InferCall",
@@ -41,8 +49,17 @@ __all__ = [
     "ModelStatus",
     "Observer",
     "OnEnd",
+    "Patience",
+    "PipelinePlan",
+    "Pipelines",
+    "RunObserver",
+    "Secret",
+    "Source",
     "StageStatistics",
+    "StepPlan",
     "TierParams",
     "Timings",
     "Trainer",
+    "is_token_count",
+    "outcome_of",
 ]

@@ -5,7 +5,7 @@ shared memory once, in the callback that brings them; after it the slot may be u
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -59,6 +59,7 @@ from headway.runtime.engine import (
     InferCall,
     InferEstimate,
     InferReply,
+    MetricsText,
     ModelState,
     ModelStatistics,
     ModelStatus,
@@ -67,7 +68,7 @@ from headway.runtime.engine import (
 from headway.runtime.executor import Executor, NoExecutor
 from headway.runtime.models import Catalogue, Generation, Models, TierParams
 from headway.runtime.outcomes import error_of
-from headway.runtime.pending import Pending, wanted_by
+from headway.runtime.pending import Pending, resolve, wanted_by
 from headway.runtime.statistics import Statistics
 
 __all__ = ["AsyncEngine"]
@@ -89,7 +90,7 @@ class AsyncEngine:
         *,
         observers: Sequence[Observer] = (),
         observer_lost: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
-        metrics_text: Callable[[], bytes] = bytes,
+        metrics: MetricsText | None = None,
         timings: Timings = UNTIMED,
     ) -> None:
         self._kernel = kernel
@@ -98,7 +99,7 @@ class AsyncEngine:
         self._executor: Executor = NoExecutor()
         self._catalogue = catalogue
         self._tiers = dict(tiers)
-        self._metrics_text = metrics_text
+        self._metrics = metrics
         self._models = Models(kernel, catalogue)
         self._statistics = Statistics()
         self._driver = Driver(
@@ -138,7 +139,7 @@ class AsyncEngine:
     async def infer(self, call: InferCall) -> InferReply:
         """Run one request to its end; see `Engine.infer`."""
         future: asyncio.Future[InferReply] = self._loop.create_future()
-        request_id = self.submit(call, partial(_resolve, future))
+        request_id = self.submit(call, partial(resolve, future))
         try:
             return await future
         except asyncio.CancelledError:
@@ -234,9 +235,10 @@ class AsyncEngine:
         self._driver.post(ModelUnloadRequested(model=model))
         await future
 
-    def metrics_text(self) -> bytes:
-        """Prometheus exposition of everything measured."""
-        return self._metrics_text()
+    def metrics_text(self, *, is_openmetrics: bool = False) -> Iterator[bytes]:
+        """See `Engine.metrics_text`."""
+        metrics = self._metrics
+        return iter(()) if metrics is None else metrics.text(is_openmetrics=is_openmetrics)
 
     def install(self, count: int) -> None:
         """The predictor's fit to its first `count` observations is ready to answer."""
@@ -297,10 +299,10 @@ class AsyncEngine:
         if pending is not None:
             if isinstance(command, Complete):
                 pending.complete(command, self._kernel.now_ns)
-            elif isinstance(command, Cancel):
-                pending.fail(RequestCancelledError("the request was cancelled"))
             else:
-                pending.fail(error_of(command, pending.call.model, pending.limit))
+                error = _error_of(command, pending)
+                error.request_id = command.request_id
+                pending.fail(error)
         if self._is_draining and not self._pending:
             self._idle.set()
 
@@ -377,6 +379,7 @@ class AsyncEngine:
             for request_id, outputs in zip(self._members.pop(batch_id, ()), replies, strict=False):
                 pending = self._pending.get(request_id)
                 if pending is not None:
+                    pending.stages = stages
                     pending.take(outputs)
         except ExecutorError as error:
             self.on_failed(batch_id, error.code, error.message)
@@ -435,6 +438,12 @@ class AsyncEngine:
             self._models.forget(replica_id)
 
 
+def _error_of(command: Reject | Expire | Cancel | Fail, pending: Pending) -> HeadwayError:
+    if isinstance(command, Cancel):
+        return RequestCancelledError("the request was cancelled")
+    return error_of(command, pending.call.model, pending.limit)
+
+
 def _job_of(command: Dispatch, members: Sequence[Pending], generation: Generation) -> BatchJob:
     """A batch of whole requests, or of some rows of one."""
     assert generation.binding is not None, "a ready replica is bound"
@@ -453,23 +462,13 @@ def _job_of(command: Dispatch, members: Sequence[Pending], generation: Generatio
         members=inputs,
         member_rows=member_rows,
         can_batch=generation.binding.can_batch,
-        outputs=wanted_by(members),
+        outputs=wanted_by(members, counts_tokens=generation.counts_tokens),
         parameters=dict(members[0].bound.parameters),
     )
 
 
 def _stopped() -> InternalError:
     return InternalError("the scheduler has stopped", hint="see the server's log; restart it")
-
-
-def _resolve(future: "asyncio.Future[InferReply]", end: InferReply | HeadwayError) -> None:
-    """End a future, unless whoever awaited it has gone."""
-    if future.done():
-        return
-    if isinstance(end, HeadwayError):
-        future.set_exception(end)
-    else:
-        future.set_result(end)
 
 
 def _tell_nobody(end: InferReply | HeadwayError) -> None:

@@ -13,7 +13,14 @@ from typing import Final, NamedTuple
 
 from headway.core import BucketKey, Tensor, bucket_key
 from headway.errors import InvalidRequestError
-from headway.executors import AxisBuckets, ParameterValue, RaggedInputs, Signature, TensorSpec
+from headway.executors import (
+    AxisBuckets,
+    ParameterValue,
+    RaggedInputs,
+    Signature,
+    TensorSpec,
+    name_of,
+)
 from headway.runtime.engine import InferCall
 from headway.runtime.ragged import Ragged
 from headway.runtime.shapes import Cuts, Fitting, Shaper
@@ -130,6 +137,8 @@ class Binding:
         The bucket names the inputs: after a reload that changed them, those who waited and
         newcomers must not meet in a batch, which could run for one of them only.
         """
+        if self.signature.free_inputs:
+            return _free_layout(call, self.signature.free_inputs)
         inputs = _in_order(call.inputs, self.input_names, self.signature, call.model)
         for tensor, spec in zip(inputs, self.signature.inputs, strict=True):
             _check(tensor, spec)
@@ -194,6 +203,9 @@ def rebind(bound: BoundCall, call: InferCall, binding: Binding) -> BoundCall:
         InvalidRequestError: the model no longer takes what the call brings.
     """
     taken = binding.taken
+    if taken.free_inputs:
+        _free_layout(call, taken.free_inputs)
+        return bound
     names = tuple(spec.name for spec in taken.inputs)
     inputs = _in_order(bound.inputs, names, taken, call.model)
     for tensor, spec in zip(inputs, taken.inputs, strict=True):
@@ -202,6 +214,31 @@ def rebind(bound: BoundCall, call: InferCall, binding: Binding) -> BoundCall:
     is_whole = not binding.can_batch or binding.ragged is not None
     rows = bound.rows if is_whole else _rows_of(inputs)
     return bound._replace(inputs=inputs, rows=rows)
+
+
+def _free_layout(call: InferCall, names: Sequence[str]) -> Layout:
+    """Of a function: its inputs by name, in any datatype and shape; a list of them counts as one.
+
+    Raises:
+        InvalidRequestError: an input is missing, or none that the function knows.
+    """
+    given: dict[str, list[Tensor]] = {}
+    for tensor in call.inputs:
+        given.setdefault(name_of(tensor.name), []).append(tensor)
+    missing = [name for name in names if name not in given]
+    unknown = sorted(given.keys() - set(names))
+    if missing or unknown:
+        what = f"lacks input `{missing[0]}`" if missing else f"has an unknown input `{unknown[0]}`"
+        raise InvalidRequestError(
+            f"the request for `{call.model}` {what}",
+            hint=f"its inputs are {', '.join(f'`{name}`' for name in names)}",
+        )
+    # Of a list how many tensors and the last one's shape: a bucket for each mix would be many.
+    kinds = [
+        f"{name} x{len(tensors)} {tensors[-1].datatype} {tensors[-1].shape}"
+        for name, tensors in given.items()
+    ]
+    return Layout(None, 1, bucket_key(call.version, kinds), None)
 
 
 def _check_outputs(call: InferCall, binding: Binding) -> None:

@@ -46,6 +46,9 @@ class LoopClock:
         self._loop = loop
         self._monotonic_ns = monotonic_ns
         self._origin_ns = monotonic_ns()
+        self.started_at_unix_ns = time.time_ns()
+        """The wall clock at the instant 0, read once, for those who tell others when things were:
+        it may be set meanwhile, and this clock goes on."""
         self._queue: TimerQueue[Callback] = TimerQueue()
         self._armed: asyncio.TimerHandle | None = None
         self._armed_at_ns = 0

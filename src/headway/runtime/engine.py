@@ -4,7 +4,7 @@ A call goes in as tensors, a budget and an identity; a reply or an error of `hea
 out. Who goes first, where it runs and how long it takes are decided below this line.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -20,19 +20,30 @@ from headway.core import (
     TierName,
 )
 from headway.errors import HeadwayError
-from headway.executors import ParameterValue, TensorSpec
+from headway.executors import ParameterValue, StageTimes, TensorSpec
 
 __all__ = [
     "Engine",
     "InferCall",
     "InferEstimate",
     "InferReply",
+    "MetricsText",
     "ModelState",
     "ModelStatistics",
     "ModelStatus",
     "OnEnd",
+    "Secret",
     "StageStatistics",
 ]
+
+
+class Secret(str):
+    """A text that is never shown: not in a log, not in an error, not by a debugger's repr."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'" if self else "''"
 
 
 class InferCall(Struct, frozen=True, kw_only=True):
@@ -57,6 +68,15 @@ class InferCall(Struct, frozen=True, kw_only=True):
     """None takes the tier's budget; a client may shorten that, never lengthen it."""
     budget_source: str = "request"
     """What set the budget, for the error that ends it: `timeout`, `headway-budget-ms`, ..."""
+    credential: Secret = Secret()
+    """The key that the client sent; empty for none. Whoever keeps keys says whose it is."""
+    traceparent: str = ""
+    """W3C trace context of the client, unparsed; empty for none."""
+    origin: RequestId | None = None
+    """The call that this one is a step of; no client sets it."""
+    late_ns: int | None = None
+    """How long after its deadline an answer is still of use; None takes the tier's word. No client
+    sets it."""
 
 
 class InferReply(Struct, frozen=True, kw_only=True):
@@ -75,12 +95,22 @@ class InferReply(Struct, frozen=True, kw_only=True):
     budget_ns: int
     budget_source: str
     """What limit the request ran under: `tier`, `timeout` or `headway-budget-ms`."""
+    request_id: RequestId = RequestId(0)
+    """By which records know it; that of a pipeline's call is below 0."""
     foreseen: Forecast = UNKNOWN
     """What was expected of it when it was admitted; all 0 while nothing was known."""
     late_ns: int = 0
     """How long after its deadline it ended, where its tier has late requests served; else 0."""
     segments: int = 1
     """Batches that its rows ran in, one after another."""
+    rows: int = 1
+    """Its own."""
+    device_ns: int = 0
+    """Its part, by rows, of the time that its batches took of a slot."""
+    tokens: int = 0
+    """As its model counted them, in an output called `tokens`; 0 where it does not."""
+    stages: StageTimes | None = None
+    """Where its batch's time went, or that of its last segment; None for a pipeline."""
 
 
 class InferEstimate(Struct, frozen=True, kw_only=True):
@@ -174,6 +204,13 @@ class ModelStatistics(Struct, frozen=True, kw_only=True):
     memory_bytes: int
 
 
+class MetricsText(Protocol):
+    """Whoever measures an engine, and can say what."""
+
+    def text(self, *, is_openmetrics: bool = False) -> Iterator[bytes]:
+        """See `Engine.metrics_text`."""
+
+
 class Engine(Protocol):
     """A server without a wire."""
 
@@ -258,5 +295,8 @@ class Engine(Protocol):
             ModelNotFoundError: no such model is served.
         """
 
-    def metrics_text(self) -> bytes:
-        """Prometheus exposition of everything measured."""
+    def metrics_text(self, *, is_openmetrics: bool = False) -> Iterator[bytes]:
+        """Everything measured, in Prometheus' text format, or in that of OpenMetrics 1.0.
+
+        In pieces, all of now; others may go first before the next is asked for.
+        """

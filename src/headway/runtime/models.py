@@ -26,6 +26,7 @@ from headway.errors import HeadwayError, LoadError, ModelNotFoundError, Unavaila
 from headway.executors import ModelSpec, Signature
 from headway.runtime.binding import Binding
 from headway.runtime.engine import ModelState, ModelStatus
+from headway.runtime.tokens import is_token_count
 
 __all__ = ["Catalogue", "Generation", "ModelPlan", "Models", "TierParams"]
 
@@ -66,17 +67,20 @@ class Catalogue(Protocol):
 class Generation:
     """One load of one model."""
 
-    __slots__ = ("binding", "plan", "replica_ids", "signature")
+    __slots__ = ("binding", "counts_tokens", "plan", "replica_ids", "signature")
 
     def __init__(self, plan: ModelPlan) -> None:
         self.plan = plan
         self.signature: Signature | None = None
         self.binding: Binding | None = None
+        self.counts_tokens = False
+        """One of its outputs says how many there are."""
         self.replica_ids: set[ReplicaId] = set()
 
     def learn(self, signature: Signature) -> None:
         """A replica is in memory and says what it takes."""
         self.signature = signature
+        self.counts_tokens = any(is_token_count(spec) for spec in signature.outputs)
         self.binding = Binding(
             signature,
             can_batch=signature.can_batch and self.plan.params.can_batch,

@@ -26,12 +26,29 @@ from headway.errors import (
     ModelNotFoundError,
     OutOfMemoryError,
     RejectedError,
+    RequestCancelledError,
     UnavailableError,
     WorkerLostError,
 )
+from headway.runtime.engine import InferReply
 from headway.units import format_duration
 
-__all__ = ["ExpiredError", "error_of"]
+__all__ = ["ExpiredError", "error_of", "outcome_of"]
+
+
+def outcome_of(end: InferReply | HeadwayError) -> str:
+    """How a request ended, as metrics and traces call it."""
+    match end:
+        case InferReply():
+            return "completed"
+        case RejectedError():
+            return "rejected"
+        case DeadlineExceededError():
+            return "expired"
+        case RequestCancelledError():
+            return "cancelled"
+        case _:
+            return "failed"
 
 
 class ExpiredError(DeadlineExceededError):

@@ -7,15 +7,19 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from headway.core import Complete, Request, RequestId, TenantId, Tensor, TierName
 from headway.errors import ExecutorError, HeadwayError, InvalidRequestError
+from headway.executors import StageTimes
 from headway.runtime.binding import BoundCall
 from headway.runtime.engine import InferCall, InferReply, OnEnd
 from headway.runtime.models import Generation, TierParams
 from headway.runtime.segments import RowCutter, are_joinable, join_rows
 from headway.runtime.shapes import own_copy
+from headway.runtime.tokens import TOKENS, tokens_in
 
-__all__ = ["Pending", "wanted_by"]
+__all__ = ["Pending", "resolve", "tell", "wanted_by"]
 
 _ANYONE: Final = TenantId("default")
 
@@ -36,7 +40,9 @@ class Pending:
         "generation",
         "limit",
         "outputs",
+        "stages",
         "tier",
+        "tokens",
     )
 
     def __init__(
@@ -47,6 +53,10 @@ class Pending:
         self.generation = generation
         self._on_end = on_end
         self.outputs: list[Tensor] = []
+        self.stages: StageTimes | None = None
+        """Of the batch that ended last."""
+        self.tokens = 0
+        """That its model counted so far."""
         self._parts: list[list[Tensor]] = []
         self._cutter: RowCutter | None = None
         self.tier = generation.plan.tier
@@ -85,7 +95,8 @@ class Pending:
             slot_class=tier.slot_class,
             arrived_at_ns=call.arrived_at_ns,
             budget_ns=self.budget_ns,
-            late_ns=tier.late_ns,
+            late_ns=tier.late_ns if call.late_ns is None else call.late_ns,
+            origin=UNSET if call.origin is None else call.origin,
         )
 
     def rows_from(self, first_row: int, rows: int) -> list[Tensor]:
@@ -103,6 +114,7 @@ class Pending:
     def start_over(self) -> None:
         """Forget what its segments gave: all rows of an answer are of one version."""
         self._parts.clear()
+        self.tokens = 0
 
     def take(self, outputs: Sequence[Tensor]) -> None:
         """Keep copies of the outputs that the caller wants, without what padding brought.
@@ -111,6 +123,8 @@ class Pending:
             ExecutorError: padding cannot be cut off an output of this shape, or the output cannot
                 be put behind what the segments before it gave.
         """
+        if self.generation.counts_tokens:
+            self.tokens += tokens_in(outputs)
         wanted, cuts = self.call.outputs, self.bound.cuts
         self.outputs = [own_copy(t, cuts) for t in outputs if not wanted or t.name in wanted]
         if self._parts and not are_joinable((self._parts[-1], self.outputs)):
@@ -140,23 +154,29 @@ class Pending:
                 tier=self.tier,
                 budget_ns=self.budget_ns,
                 budget_source=self.limit,
+                request_id=command.request_id,
                 foreseen=command.foreseen,
                 late_ns=max(0, now_ns - self.call.arrived_at_ns - self.budget_ns),
                 segments=segments,
+                rows=self.bound.rows,
+                device_ns=self._device_ns(command, segments),
+                tokens=self.tokens,
+                stages=self.stages,
             )
         )
+
+    def _device_ns(self, command: Complete, segments: int) -> int:
+        """Batches of several requests are shared by rows; segments run alone."""
+        if segments > 1:
+            return command.service_ns
+        return command.service_ns * self.bound.rows // max(1, command.batch_rows)
 
     def fail(self, error: HeadwayError) -> None:
         """Answer with an error."""
         self._tell(error)
 
     def _tell(self, end: InferReply | HeadwayError) -> None:
-        try:
-            self._on_end(end)
-        except Exception as error:  # noqa: BLE001 - one caller's bug must not stop the scheduler
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "whoever was told how a request ended raised", "exception": error}
-            )
+        tell(self._on_end, end)
 
     def _in_wanted_order(self) -> list[Tensor]:
         wanted = self.call.outputs
@@ -166,9 +186,29 @@ class Pending:
         return [by_name[name] for name in wanted]
 
 
-def wanted_by(members: Sequence[Pending]) -> tuple[str, ...]:
+def tell(on_end: OnEnd, end: InferReply | HeadwayError) -> None:
+    """Say how a request ended to someone who may have a bug."""
+    try:
+        on_end(end)
+    except Exception as error:  # noqa: BLE001 - one caller's bug must not stop the scheduler
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "whoever was told how a request ended raised", "exception": error}
+        )
+
+
+def resolve(future: "asyncio.Future[InferReply]", end: InferReply | HeadwayError) -> None:
+    """End a future, unless whoever awaited it has gone."""
+    if future.done():
+        return
+    if isinstance(end, HeadwayError):
+        future.set_exception(end)
+    else:
+        future.set_result(end)
+
+
+def wanted_by(members: Sequence[Pending], *, counts_tokens: bool) -> tuple[str, ...]:
     """The union of the outputs that members want; empty, for all, when any member wants all."""
-    wanted: dict[str, None] = {}
+    wanted: dict[str, None] = {TOKENS: None} if counts_tokens else {}
     for member in members:
         if not member.call.outputs:
             return ()
