@@ -78,7 +78,13 @@ def read_journal(path: Path) -> tuple[JournalHeader, Generator[Record, None, Non
         with path.open("rb") as file:
             first = file.readline()
         header = msgspec.json.decode(first, type=JournalHeader)
-    except (OSError, msgspec.MsgspecError) as error:
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read `{path}`: {error.strerror}",
+            value=str(path),
+            hint="give the file that `journal.path` or `headway sim --journal` wrote",
+        ) from error
+    except msgspec.MsgspecError as error:
         raise ConfigError(
             f"`{path}` is not a journal: {error}",
             value=str(path),

@@ -11,8 +11,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from headway.observe.histogram import Histogram, histogram_family
-from headway.units import NS_PER_S
+from headway.observe.histogram import Durations, histogram_family
 
 __all__ = ["LoopTimes"]
 
@@ -27,16 +26,16 @@ class LoopTimes:
     __slots__ = ("_decisions", "_lags")
 
     def __init__(self) -> None:
-        self._decisions = Histogram(_SECONDS)
-        self._lags = Histogram(_SECONDS)
+        self._decisions = Durations(_SECONDS)
+        self._lags = Durations(_SECONDS)
 
     def decided(self, duration_ns: int) -> None:
         """The kernel took so long over one event."""
-        self._decisions.add(duration_ns / NS_PER_S)
+        self._decisions.add(duration_ns)
 
     def woke(self, lag_ns: int) -> None:
         """A timer fired so long after its instant."""
-        self._lags.add(lag_ns / NS_PER_S)
+        self._lags.add(lag_ns)
 
     def families(self) -> Iterator[Metric]:
         """What was counted, as metric families."""
