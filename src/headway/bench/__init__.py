@@ -50,6 +50,7 @@ from headway.bench.orders import (
     SoloMeasured,
 )
 from headway.bench.plan import Shift
+from headway.bench.planned import policy_maker
 from headway.bench.run import PREDICTORS, Outcome, draw, run_campaign, shipped
 from headway.bench.setups import SETUPS, Setup
 from headway.bench.shadows import ShadowLog
@@ -129,6 +130,7 @@ __all__ = [
     "play",
     "play_all",
     "play_candidates",
+    "policy_maker",
     "recipe_for",
     "run_campaign",
     "score_rows",

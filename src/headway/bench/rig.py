@@ -53,7 +53,7 @@ class Rig:
         batches the time that passes says how the system shares them."""
         self.clock = LoopClock(asyncio.get_running_loop())
         self._journal = None if journal is None else JournalObserver(journal, header)
-        self._names = [ModelName(model.name) for model in config.models]
+        self._names = [ModelName(model.name) for model in config.served]
         self.engine = AsyncEngine(
             self.kernel,
             self.clock,

@@ -4,6 +4,13 @@ Knows executors, devices and graphs. Must never import a kernel, a policy's deci
 """
 
 from headway.profiling.bench import Bench, BenchLimits, Timed, benched
+from headway.profiling.device_activity import (
+    AllocatorPoint,
+    CopySpan,
+    DeviceActivity,
+    DeviceSpan,
+    read_activity,
+)
 from headway.profiling.estimate import can_count_graphs, estimated_profile
 from headway.profiling.files import (
     Probed,
@@ -44,12 +51,16 @@ from headway.profiling.walk import NodeCost
 
 __all__ = [
     "STRESSORS",
+    "AllocatorPoint",
     "Bench",
     "BenchLimits",
     "Bounds",
     "Circumstances",
     "Copies",
+    "CopySpan",
     "Cores",
+    "DeviceActivity",
+    "DeviceSpan",
     "Direction",
     "Explanation",
     "GraphCost",
@@ -97,6 +108,7 @@ __all__ = [
     "probe",
     "profile_from_graph",
     "profile_of",
+    "read_activity",
     "read_learnt",
     "read_ncu",
     "read_nsys",

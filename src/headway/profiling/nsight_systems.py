@@ -192,7 +192,7 @@ def _read_sqlite(path: Path) -> NsightProfile:
                 sums.counts[direction] = sums.counts.get(direction, 0) + count
                 sums.times_ns[direction] = sums.times_ns.get(direction, 0.0) + time_ns
                 sums.sizes_bytes[direction] = sums.sizes_bytes.get(direction, 0.0) + size_bytes
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # names in it may be anything
         raise HeadwayError(
             f"`{path}` is no export of Nsight Systems: {error}", hint=_HINT
         ) from error

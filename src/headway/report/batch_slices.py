@@ -1,19 +1,19 @@
-"""A batch on the timeline: the slice that it is, and the arrows that lead to it.
+"""A batch on the timeline: the slice that it is, what was predicted of it, and why it started.
 
 Knows one batch, from its start to its end, and its members. Never what else runs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headway.core import BatchFinished, Dispatch, Request
 from headway.report.trace_events import Phase, TraceEvent, instant_us
 from headway.units import NS_PER_MS
 
-__all__ = ["BatchEnd", "RunningBatch", "batch_events"]
+__all__ = ["BatchEnd", "Member", "RunningBatch", "batch_events"]
 
 _MEMBERS_SHOWN_MAX: Final = 16
-"""Of a batch; the others are counted."""
+"""Of a batch, in its arguments; the others are counted."""
 
 
 class BatchEnd(NamedTuple):
@@ -23,6 +23,14 @@ class BatchEnd(NamedTuple):
     stages: BatchFinished | None = None
     """With the times of its stages, where it has run."""
     error: str | None = None
+
+
+class Member(NamedTuple):
+    """A request of a batch whose arrival is known."""
+
+    request: Request
+    is_drawn: bool
+    """Its arrival is on the timeline, so that an arrow can begin there."""
 
 
 class RunningBatch:
@@ -36,15 +44,22 @@ class RunningBatch:
         "members",
         "met_count",
         "started_at_ns",
+        "why",
     )
 
     def __init__(
-        self, dispatch: Dispatch, started_at_ns: int, members: Sequence[tuple[Request, int]]
+        self,
+        dispatch: Dispatch,
+        started_at_ns: int,
+        members: Sequence[Member],
+        why: Mapping[str, object],
     ) -> None:
         self.dispatch = dispatch
         self.started_at_ns = started_at_ns
         self.members = members
-        """With the thread on which each has its mark."""
+        """Without those that arrived before the records began."""
+        self.why = why
+        """What led to its start, and who waited then."""
         self.met_count = 0
         self.late_count = 0
         self.early_count = 0
@@ -63,9 +78,12 @@ class RunningBatch:
 
 
 def batch_events(
-    batch: RunningBatch, end: BatchEnd, now_ns: int, *, pid: int, tid: int, requests_pid: int
+    batch: RunningBatch, end: BatchEnd, now_ns: int, *, pid: int, tid: int
 ) -> Iterator[TraceEvent]:
-    """The slice, then an arrow from each member's arrival to it."""
+    """The slice, the arrows through it, why it started, and its bound beside it.
+
+    In this order: an arrow goes through whatever slice was begun last on its thread.
+    """
     start_us = instant_us(batch.started_at_ns)
     yield TraceEvent(
         ph=Phase.SLICE,
@@ -77,26 +95,55 @@ def batch_events(
         tid=tid,
         args=_args(batch, end, now_ns),
     )
-    for request, row_tid in batch.members[:_MEMBERS_SHOWN_MAX]:
-        flow = f"{request.request_id}.{batch.dispatch.batch_id}"
+    for request, is_drawn in batch.members:
+        if is_drawn:
+            yield TraceEvent(
+                ph=Phase.FLOW_STEP,
+                name="request",
+                category="request",
+                flow=str(request.request_id),
+                at_us=start_us,
+                pid=pid,
+                tid=tid,
+            )
+    yield TraceEvent(
+        ph=Phase.INSTANT,
+        name=f"starts: {batch.why['because']}",
+        category="decision",
+        at_us=start_us,
+        pid=pid,
+        tid=tid,
+        scope="t",
+        args=batch.why,
+    )
+    if batch.dispatch.bound_ns:
+        yield from _bound(batch, pid)
+
+
+def _bound(batch: RunningBatch, pid: int) -> Iterator[TraceEvent]:
+    """What was expected and what was not to be exceeded.
+
+    Spans, for they may reach into the next batch of the slot, which slices of a thread must not.
+    """
+    dispatch = batch.dispatch
+    spans = (
+        (Phase.SPAN_BEGIN, f"slot {dispatch.slot} bound", 0),
+        (Phase.SPAN_BEGIN, "expected", 0),
+        (Phase.SPAN_END, "expected", dispatch.expected_ns),
+        (Phase.SPAN_END, f"slot {dispatch.slot} bound", dispatch.bound_ns),
+    )
+    for phase, name, after_ns in spans:
+        args: dict[str, object] = {}
+        if phase is Phase.SPAN_BEGIN:
+            args = {"batch": dispatch.batch_id, "model": dispatch.model}
         yield TraceEvent(
-            ph=Phase.FLOW_START,
-            name="waits",
-            category="flow",
-            flow=flow,
-            at_us=instant_us(request.arrived_at_ns),
-            pid=requests_pid,
-            tid=row_tid,
-        )
-        yield TraceEvent(
-            ph=Phase.FLOW_END,
-            name="waits",
-            category="flow",
-            flow=flow,
-            binds="e",
-            at_us=start_us,
+            ph=phase,
+            name=name,
+            category="prediction",
+            flow=str(dispatch.batch_id),
+            at_us=instant_us(batch.started_at_ns + after_ns),
             pid=pid,
-            tid=tid,
+            args=args,
         )
 
 
@@ -112,7 +159,7 @@ def _name(batch: RunningBatch, end: BatchEnd) -> str:
 
 def _args(batch: RunningBatch, end: BatchEnd, now_ns: int) -> dict[str, object]:
     dispatch = batch.dispatch
-    requests = [request for request, _ in batch.members]
+    requests = [member.request for member in batch.members]
     shown = list(dispatch.request_ids[:_MEMBERS_SHOWN_MAX])
     args: dict[str, object] = {
         "batch": dispatch.batch_id,
@@ -126,6 +173,8 @@ def _args(batch: RunningBatch, end: BatchEnd, now_ns: int) -> dict[str, object]:
         "late": batch.late_count,
         "ended_early": batch.early_count,
     }
+    if len(requests) < len(dispatch.request_ids):
+        args["arrived_before"] = len(dispatch.request_ids) - len(requests)
     if requests:
         args["tiers"] = sorted({str(request.tier) for request in requests})
         args["priority"] = min(request.priority for request in requests)

@@ -11,18 +11,17 @@ import msgspec
 
 from headway.core import (
     UNKNOWN,
-    Cancel,
     Command,
     Complete,
     Expire,
-    Fail,
     Record,
-    Reject,
     Request,
     RequestArrived,
     RequestId,
 )
 from headway.errors import ConfigError
+from headway.observe import Outcome as RequestEnd
+from headway.observe import how_ended
 from headway.workload import Outcome, Sample
 
 __all__ = ["records_to_samples", "samples_from_jsonl", "samples_to_jsonl"]
@@ -41,12 +40,10 @@ def records_to_samples(records: Iterable[Record]) -> Iterator[Sample]:
         if isinstance(record.event, RequestArrived):
             live[record.event.request.request_id] = record.event.request
         for command in record.commands:
-            outcome = _outcome_of(command)
-            if outcome is not None:
-                assert isinstance(command, Complete | Reject | Expire | Cancel | Fail)
+            if isinstance(command, RequestEnd):
                 request = live.pop(command.request_id, None)
                 if request is not None:
-                    yield _sample(request, now_ns, outcome, command)
+                    yield _sample(request, now_ns, Outcome(how_ended(command)[0]), command)
     for request in live.values():
         yield _sample(request, now_ns, Outcome.UNANSWERED, None)
 
@@ -81,22 +78,6 @@ def samples_from_jsonl(path: Path) -> list[Sample]:
         where = f"{path}:{len(samples) + 1}"
         raise ConfigError(f"`{where}` is no sample: {error}", path=where) from error
     return samples
-
-
-def _outcome_of(command: Command) -> Outcome | None:
-    match command:
-        case Complete():
-            return Outcome.COMPLETED
-        case Reject():
-            return Outcome.REJECTED
-        case Expire():
-            return Outcome.EXPIRED
-        case Cancel():
-            return Outcome.CANCELLED
-        case Fail():
-            return Outcome.FAILED
-        case _:
-            return None
 
 
 def _sample(request: Request, now_ns: int, outcome: Outcome, command: Command | None) -> Sample:

@@ -2,18 +2,24 @@
 
 Knows Records, devices and the trace event format. Never a policy, and never a clock.
 
-A process a device, with a thread a slot, in the order of its lanes; a slice a batch. One more
-process holds the requests: a thread a class, on which each request is a mark when it arrives and
-another one if it ends without an answer; an arrow leads from its arrival to the batches that ran
-it. Counters say what waits in each class and how many batches run on each device.
+A process a device, with a thread a slot, in the order of its lanes; a slice a batch, and beside the
+threads a span of what was expected of it and of its bound. One more process holds the requests: a
+thread a class, on which each request is a mark when it arrives and another one when it ends; an
+arrow leads from its arrival through the batches that ran it to its end. Counters say what waits in
+each class and how many batches run on each device. Decisions are instants: why a batch started, why
+a request was refused or given up, and what befell models and workers.
+
+Records may begin anywhere in a run, as the last steps of a live server do. A batch whose start was
+not recorded is left out; one whose members came before is drawn, and says how many.
 
 A batch is drawn when it has ended, for only then is it known who was answered in time. What is held
 meanwhile is what waits or runs, so the size of a journal does not matter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from headway.core import (
     BatchFailed,
@@ -28,22 +34,26 @@ from headway.core import (
     Dispatch,
     Event,
     Expire,
-    ExpireReason,
     Fail,
     KeepSegment,
     Record,
     Reject,
     ReplicasLost,
+    ReplicaWarmed,
     Request,
     RequestArrived,
+    RequestCancelled,
     RequestId,
     SlotClass,
+    TimerFired,
 )
-from headway.report.batch_slices import BatchEnd, RunningBatch, batch_events
+from headway.report.batch_slices import BatchEnd, Member, RunningBatch, batch_events
+from headway.report.model_marks import ModelMarks
+from headway.report.request_marks import Place, arrival_events, end_events, unfinished_events
 from headway.report.trace_events import Phase, TraceEvent, TraceFile, instant_us
 from headway.units import NS_PER_MS
 
-__all__ = ["Timeline", "TimelineObserver", "Window", "write_timeline"]
+__all__ = ["Timeline", "TimelineObserver", "Window", "timeline_bytes", "write_timeline"]
 
 _REQUESTS_PID: Final = 1
 _DEVICES_PID: Final = 2
@@ -55,9 +65,20 @@ _CLASSES_MAX: Final = 32
 
 _Ended = Complete | Reject | Expire | Cancel | Fail
 
+_BECAUSE: Final[tuple[tuple[type[Event], str], ...]] = (
+    (RequestArrived, "a request came and a slot was free"),
+    (BatchFinished, "a slot came free"),
+    (BatchFailed, "a slot came free"),
+    (TimerFired, "its time had come"),
+    (ReplicaWarmed, "a replica was warm"),
+    (ReplicasLost, "a worker was lost"),
+    (RequestCancelled, "another was taken back"),
+)
+"""What a batch started upon. A timer is a linger's end, or an instant that the policy named."""
+
 
 class Window(NamedTuple):
-    """The part of a run that is drawn; a batch that is in it at all is drawn whole."""
+    """The part of a run that is drawn; what is in it at all is drawn whole."""
 
     from_ns: int = 0
     to_ns: int | None = None
@@ -75,11 +96,13 @@ class Window(NamedTuple):
 class _Live:
     """A request that waits or runs."""
 
-    __slots__ = ("batch_id", "request", "row")
+    __slots__ = ("batch_id", "is_drawn", "request", "row")
 
-    def __init__(self, request: Request, row: "_Class") -> None:
+    def __init__(self, request: Request, row: "_Class", *, is_drawn: bool) -> None:
         self.request = request
         self.row = row
+        self.is_drawn = is_drawn
+        """Its arrival is on the timeline, and so will its end be."""
         self.batch_id: BatchId | None = None
         """Where it runs; None while it waits."""
 
@@ -87,11 +110,12 @@ class _Live:
 class _Class:
     """Requests of one tier and priority: a thread of marks and a line of the counter."""
 
-    __slots__ = ("is_named", "name", "tid", "waiting")
+    __slots__ = ("is_named", "name", "place", "priority", "waiting")
 
-    def __init__(self, name: str, tid: int) -> None:
+    def __init__(self, name: str, tid: int, priority: int) -> None:
         self.name = name
-        self.tid = tid
+        self.place = Place(_REQUESTS_PID, tid)
+        self.priority = priority
         self.is_named = False
         self.waiting = 0
 
@@ -115,7 +139,7 @@ class Timeline:
     """Turns steps into events, one step after another.
 
     Invariants: slices of one thread never overlap, for a slot runs one batch at a time; a counter
-    is written only when it has changed.
+    is written only when it has changed; whatever arrow begins, ends.
     """
 
     def __init__(self, devices: Iterable[DeviceParams], window: Window | None = None) -> None:
@@ -126,7 +150,12 @@ class Timeline:
         }
         self._classes: dict[str, _Class] = {}
         self._live: dict[RequestId, _Live] = {}
+        self._drawn_count = 0
+        """Of those, the drawn ones."""
         self._batches: dict[BatchId, RunningBatch] = {}
+        self._models = ModelMarks(
+            {name: device.pid for name, device in self._devices.items()}, _REQUESTS_PID
+        )
         self._now_ns = 0
         self._waiting_drawn: dict[str, int] = {}
         self._stale_devices: dict[DeviceName, None] = {}
@@ -138,6 +167,7 @@ class Timeline:
         return (
             to_ns is not None
             and self._now_ns >= to_ns
+            and self._drawn_count == 0
             and all(batch.started_at_ns >= to_ns for batch in self._batches.values())
         )
 
@@ -158,24 +188,33 @@ class Timeline:
         self._now_ns = now_ns
         if isinstance(event, RequestArrived):
             yield from self._arrive(event.request)
+        ends: list[TraceEvent] = []
         for command in commands:
             if isinstance(command, Dispatch):
-                self._start(command)
+                self._start(command, event)
             elif isinstance(command, KeepSegment):
                 self._keep(command)
             elif isinstance(command, CancelBatch):
                 self._mark_abandoned(command.batch_id)
             elif isinstance(command, _Ended):
-                yield from self._end_request(command)
-        # Last, for the commands have just said who was answered in time.
+                ends += self._end_request(command)
+        # Now, for the commands have just said who was answered in time; and before the ends of
+        # requests, for an arrow goes through its batch first.
         yield from self._end_batches(event)
-        if self._window.has(now_ns):
+        yield from ends
+        is_drawn = self._window.has(now_ns)
+        yield from self._models.step(now_ns, event, commands, is_drawn=is_drawn)
+        if is_drawn:
             yield from self._counters()
 
     def end(self) -> Iterator[TraceEvent]:
-        """What still ran when the run ended."""
+        """What still ran, waited or loaded when the run ended."""
         for batch_id in list(self._batches):
             yield from self._end_batch(batch_id, BatchEnd("unfinished"))
+        for live in self._live.values():
+            if live.is_drawn:
+                yield from unfinished_events(live.request, self._now_ns, live.row.place)
+        yield from self._models.end(self._now_ns)
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -183,22 +222,15 @@ class Timeline:
         row = self._class_of(request)
         if not row.is_named:
             row.is_named = True
-            yield _named("thread_name", _REQUESTS_PID, row.name, row.tid)
-            yield _sorted("thread_sort_index", _REQUESTS_PID, request.priority, row.tid)
-        self._live[request.request_id] = _Live(request, row)
+            pid, tid = row.place
+            yield _named("thread_name", pid, row.name, tid)
+            yield _sorted("thread_sort_index", pid, request.priority, tid)
+        is_drawn = self._window.has(self._now_ns)
+        self._live[request.request_id] = _Live(request, row, is_drawn=is_drawn)
         row.waiting += 1
-        if self._window.has(self._now_ns):
-            # A slice without length, for an arrow must begin at a slice.
-            yield TraceEvent(
-                ph=Phase.SLICE,
-                name=str(request.model),
-                category="arrival",
-                at_us=instant_us(self._now_ns),
-                length_us=0.0,
-                pid=_REQUESTS_PID,
-                tid=row.tid,
-                args=_request_args(request),
-            )
+        if is_drawn:
+            self._drawn_count += 1
+            yield from arrival_events(request, self._now_ns, row.place)
 
     def _class_of(self, request: Request) -> _Class:
         """Its class, or what stands for all beyond the limit."""
@@ -208,46 +240,57 @@ class Timeline:
         row = self._classes.get(name)
         if row is None:
             tid = _REQUESTS_PID * _TIDS + 1 + len(self._classes)
-            row = self._classes[name] = _Class(name, tid)
+            row = self._classes[name] = _Class(name, tid, request.priority)
         return row
 
     def _end_request(self, command: _Ended) -> Iterator[TraceEvent]:
         live = self._live.pop(command.request_id, None)
         if live is None:
             return
+        self._drawn_count -= live.is_drawn
         if live.batch_id is None:
             live.row.waiting -= 1
         elif (batch := self._batches.get(live.batch_id)) is not None:
             is_met = isinstance(command, Complete) and self._now_ns <= live.request.deadline_at_ns
             batch.count_end(is_answered=isinstance(command, Complete), is_met=is_met)
-        if not isinstance(command, Complete) and self._window.has(self._now_ns):
-            waited_ns = self._now_ns - live.request.arrived_at_ns
-            yield TraceEvent(
-                ph=Phase.INSTANT,
-                name=_end_name(command),
-                category="end",
-                at_us=instant_us(self._now_ns),
-                pid=_REQUESTS_PID,
-                tid=live.row.tid,
-                scope="t",
-                args=_request_args(live.request) | {"after_ms": waited_ns / NS_PER_MS},
+        if live.is_drawn or self._window.has(self._now_ns):
+            yield from end_events(
+                live.request, command, self._now_ns, live.row.place, is_flow=live.is_drawn
             )
 
     # --- batches ----------------------------------------------------------------------------------
 
-    def _start(self, dispatch: Dispatch) -> None:
+    def _start(self, dispatch: Dispatch, event: Event) -> None:
         device = self._devices.get(dispatch.device)
-        if device is None:
+        if device is None or dispatch.slot >= len(device.params.slot_lanes):
             return
         members = [self._live[i] for i in dispatch.request_ids if i in self._live]
         for live in members:
             live.batch_id = dispatch.batch_id
             live.row.waiting -= 1
         self._batches[dispatch.batch_id] = RunningBatch(
-            dispatch, self._now_ns, [(live.request, live.row.tid) for live in members]
+            dispatch,
+            self._now_ns,
+            [Member(live.request, live.is_drawn) for live in members],
+            self._why(event, members),
         )
         device.running[dispatch.slot_class] += 1
         self._stale_devices[dispatch.device] = None
+
+    def _why(self, event: Event, members: Sequence[_Live]) -> dict[str, object]:
+        """What a batch started upon, and whom it left waiting."""
+        because = next((words for kind, words in _BECAUSE if isinstance(event, kind)), "other")
+        why: dict[str, object] = {"because": because}
+        waiting = {row.name: row.waiting for row in self._classes.values() if row.waiting}
+        if members:
+            first = min(members, key=lambda live: live.request.priority)
+            why["first_of"] = first.row.name
+            waited_ns = self._now_ns - first.request.arrived_at_ns
+            why["waited_ms"] = waited_ns / NS_PER_MS
+            why["passed_over"] = sum(
+                row.waiting for row in self._classes.values() if row.priority < first.row.priority
+            )
+        return why | {"left_waiting": waiting}
 
     def _keep(self, command: KeepSegment) -> None:
         live = self._live.get(command.request_id)
@@ -267,8 +310,6 @@ class Timeline:
             case BatchFailed():
                 yield from self._end_batch(event.batch_id, BatchEnd("failed", error=event.message))
             case ReplicasLost():
-                if self._window.has(self._now_ns):
-                    yield _loss(event, self._now_ns)
                 for batch_id, batch in list(self._batches.items()):
                     if batch.dispatch.replica_id in event.replica_ids:
                         yield from self._end_batch(batch_id, BatchEnd("lost", error=event.message))
@@ -289,7 +330,6 @@ class Timeline:
                 self._now_ns,
                 pid=device.pid,
                 tid=device.tid(batch.dispatch.slot),
-                requests_pid=_REQUESTS_PID,
             )
 
     # --- counters ---------------------------------------------------------------------------------
@@ -319,16 +359,16 @@ class TimelineObserver:
 
     def __init__(
         self,
-        path: Path,
+        target: Path | BinaryIO,
         devices: Iterable[DeviceParams],
         *,
         window: Window | None = None,
         notes: Mapping[str, object] | None = None,
     ) -> None:
-        """Create or truncate the file.
+        """Begin, with a file that is created or truncated.
 
         Args:
-            path: of the file; compressed if it ends in `.gz`.
+            target: file, compressed if its name ends in `.gz`; or what is written to.
             devices: those of the run.
             window: None for all of it.
             notes: words on the whole, such as the policy.
@@ -336,7 +376,7 @@ class TimelineObserver:
         Raises:
             OSError: it cannot be written.
         """
-        self._file = TraceFile(path, notes or {})
+        self._file = TraceFile(target, notes or {})
         self._timeline = Timeline(devices, window)
         self._file.write(self._timeline.begin())
 
@@ -373,7 +413,26 @@ def write_timeline(
     Raises:
         OSError: the file cannot be written.
     """
-    observer = TimelineObserver(path, devices, window=window, notes=notes)
+    return _draw(records, TimelineObserver(path, devices, window=window, notes=notes))
+
+
+def timeline_bytes(
+    records: Iterable[Record],
+    devices: Iterable[DeviceParams],
+    *,
+    window: Window | None = None,
+    notes: Mapping[str, object] | None = None,
+) -> bytes:
+    """A recorded run, or the last part of one, as the bytes of a timeline file.
+
+    Cost: some ten microseconds a record, so a server has a thread do it.
+    """
+    stream = BytesIO()
+    _draw(records, TimelineObserver(stream, devices, window=window, notes=notes))
+    return stream.getvalue()
+
+
+def _draw(records: Iterable[Record], observer: TimelineObserver) -> int:
     try:
         for record in records:
             observer(record.now_ns, record.event, record.commands)
@@ -382,42 +441,6 @@ def write_timeline(
     finally:
         observer.close()
     return observer.count
-
-
-def _request_args(request: Request) -> dict[str, object]:
-    return {
-        "request": request.request_id,
-        "model": request.model,
-        "rows": request.rows,
-        "tenant": request.tenant,
-        "budget_ms": request.budget_ns / NS_PER_MS,
-    }
-
-
-def _end_name(command: Reject | Expire | Cancel | Fail) -> str:
-    match command:
-        case Reject():
-            return f"refused: {command.reason}"
-        case Expire(reason=ExpireReason.DEADLINE_PAST):
-            return f"expired while {command.stage}"
-        case Expire():
-            return f"given up: {command.reason}"
-        case Cancel():
-            return f"cancelled while {command.stage}"
-        case Fail():
-            return f"failed: {command.code}"
-
-
-def _loss(event: ReplicasLost, now_ns: int) -> TraceEvent:
-    return TraceEvent(
-        ph=Phase.INSTANT,
-        name="worker lost",
-        category="worker",
-        at_us=instant_us(now_ns),
-        pid=_DEVICES_PID,
-        scope="g",
-        args={"replicas": event.replica_ids, "message": event.message},
-    )
 
 
 def _named(kind: str, pid: int, name: str, tid: int | None = None) -> TraceEvent:

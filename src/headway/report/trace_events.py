@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import BinaryIO, Final, Self, cast
 
 import msgspec
 from msgspec import Struct
@@ -30,8 +30,17 @@ class Phase(StrEnum):
     INSTANT = "i"
     COUNTER = "C"
     FLOW_START = "s"
+    FLOW_STEP = "t"
     FLOW_END = "f"
     METADATA = "M"
+    SPAN_BEGIN = "b"
+    """Of a span that belongs to no thread, so that spans may overlap."""
+    SPAN_END = "e"
+
+
+_JOINED: Final = frozenset(
+    {Phase.FLOW_START, Phase.FLOW_STEP, Phase.FLOW_END, Phase.SPAN_BEGIN, Phase.SPAN_END}
+)
 
 
 class TraceEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,18 +59,18 @@ class TraceEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tid: int | None = None
     category: str | None = msgspec.field(name="cat", default=None)
     flow: str | None = msgspec.field(name="id", default=None)
-    """What joins a flow's start to its end."""
+    """What joins the events of a flow, or of a span."""
     binds: str | None = msgspec.field(name="bp", default=None)
     """`e`: a flow ends at the slice around it, not at the next one."""
     scope: str | None = msgspec.field(name="s", default=None)
-    """How far an instant is drawn: `t` on its thread, `g` over everything."""
+    """How far an instant is drawn: `t` on its thread, `p` in its process, `g` over everything."""
     args: Mapping[str, object] = {}
 
     def __post_init__(self) -> None:
         if (self.ph is Phase.SLICE) != (self.length_us is not None):
             raise ValueError(f"`{self.name}`: a slice has a length, and nothing else has")
-        if (self.ph in (Phase.FLOW_START, Phase.FLOW_END)) != (self.flow is not None):
-            raise ValueError(f"`{self.name}`: a flow has an identity, and nothing else has")
+        if (self.ph in _JOINED) != (self.flow is not None):
+            raise ValueError(f"`{self.name}`: a flow or span has an identity, and nothing else has")
         if (self.ph is Phase.INSTANT) != (self.scope is not None):
             raise ValueError(f"`{self.name}`: an instant has a scope, and nothing else has")
 
@@ -78,11 +87,12 @@ class TraceFile:
     forgives a missing end.
     """
 
-    def __init__(self, path: Path, notes: Mapping[str, object]) -> None:
-        """Create or truncate the file.
+    def __init__(self, target: Path | BinaryIO, notes: Mapping[str, object]) -> None:
+        """Begin.
 
         Args:
-            path: of the file; its folder is made where it is missing.
+            target: file to create or truncate, whose folder is made where it is missing; or what is
+                written to, and left open.
             notes: what a viewer shows of the whole, such as where the run came from.
 
         Raises:
@@ -90,9 +100,9 @@ class TraceFile:
         """
         self.count = 0
         self._encoder = msgspec.json.Encoder()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        opened = gzip.open if path.suffix == ".gz" else open
-        self._file: IO[bytes] | gzip.GzipFile = opened(path, "wb")
+        self._is_own = isinstance(target, Path)
+        self._is_closed = False
+        self._file = _opened(target) if isinstance(target, Path) else target
         self._file.write((_TOP % msgspec.json.encode(notes).decode()).encode())
 
     def __enter__(self) -> Self:
@@ -115,6 +125,15 @@ class TraceFile:
 
     def close(self) -> None:
         """End the list and the file."""
-        if not self._file.closed:
+        if not self._is_closed:
+            self._is_closed = True
             self._file.write(b"\n]}\n")
-            self._file.close()
+            if self._is_own:
+                self._file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gz":
+        return cast("BinaryIO", gzip.open(path, "wb"))
+    return path.open("wb")
