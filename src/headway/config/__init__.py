@@ -2,7 +2,12 @@
 
 Knows YAML, pydantic and the environment, of which it is the only reader. Must never be imported by
 a lower layer: those take plain values.
+
+The file of `headway plan` is read by what is imported when it is first asked for: a server does
+without the planner.
 """
+
+from typing import TYPE_CHECKING
 
 from headway.config.batching import BatchConfig, Oversize
 from headway.config.build import (
@@ -11,6 +16,8 @@ from headway.config.build import (
     kernel_params,
     model_params,
     model_spec,
+    service_tiers,
+    tensor_specs,
     tier_of,
     tiers,
     usable_cores,
@@ -19,6 +26,7 @@ from headway.config.build import (
 from headway.config.checks import warnings_of
 from headway.config.document import build_from_file
 from headway.config.environment import cache_folder, wants_colour
+from headway.config.functions import StepFunction, function_name, functions_of
 from headway.config.load import (
     ConfigRow,
     LoadedConfig,
@@ -31,6 +39,13 @@ from headway.config.load import (
     with_model,
 )
 from headway.config.outline import config_schema
+from headway.config.pipelines import (
+    INPUT,
+    PipelineConfig,
+    Reference,
+    StepConfig,
+    reference_of,
+)
 from headway.config.policies import (
     Batch3PolicyConfig,
     ClockworkPolicyConfig,
@@ -47,7 +62,6 @@ from headway.config.policies import (
 )
 from headway.config.quantities import DURATION_FORMAT, SIZE_FORMAT
 from headway.config.schema import (
-    AdminConfig,
     Backend,
     Config,
     CpuDeviceConfig,
@@ -64,15 +78,21 @@ from headway.config.schema import (
     NicenessConfig,
     PredictorConfig,
     QueueConfig,
-    ServerConfig,
     TensorConfig,
     TierConfig,
     WarmupConfig,
     WindowedPciePredictorConfig,
 )
+from headway.config.server import AdminConfig, ServerConfig, TlsConfig
+from headway.config.tenancy import KeyConfig, QuotaConfig, RatesConfig, TenancyConfig, TenantConfig
+from headway.config.tenants import admin_keys, policy_of, tenant_params
+
+if TYPE_CHECKING:
+    from headway.config.sharing_build import SharingQuestion, load_sharing, sharing_schema
 
 __all__ = [
     "DURATION_FORMAT",
+    "INPUT",
     "SIZE_FORMAT",
     "AdminConfig",
     "Backend",
@@ -89,6 +109,7 @@ __all__ = [
     "HeadwayPolicyConfig",
     "Isolation",
     "JournalConfig",
+    "KeyConfig",
     "LaneEdfPolicyConfig",
     "Late",
     "LimitsConfig",
@@ -101,31 +122,51 @@ __all__ = [
     "NicenessConfig",
     "Oversize",
     "PciePolicyConfig",
+    "PipelineConfig",
     "PolicyConfig",
     "PredictorConfig",
     "PriorityPolicyConfig",
     "QueueConfig",
+    "QuotaConfig",
+    "RatesConfig",
+    "Reference",
     "ServerConfig",
+    "SharingQuestion",
     "Source",
     "SourceKind",
     "StaticCapPolicyConfig",
+    "StepConfig",
+    "StepFunction",
     "StraitPolicyConfig",
+    "TenancyConfig",
+    "TenantConfig",
     "TensorConfig",
     "Tier",
     "TierConfig",
+    "TlsConfig",
     "WarmupConfig",
     "WindowedPciePredictorConfig",
+    "admin_keys",
     "build_from_file",
     "cache_folder",
     "config_for_model_file",
     "config_rows",
     "config_schema",
     "emulated_machine",
+    "function_name",
+    "functions_of",
     "kernel_params",
     "load_config",
+    "load_sharing",
     "load_target",
     "model_params",
     "model_spec",
+    "policy_of",
+    "reference_of",
+    "service_tiers",
+    "sharing_schema",
+    "tenant_params",
+    "tensor_specs",
     "tier_of",
     "tiers",
     "usable_cores",
@@ -134,3 +175,11 @@ __all__ = [
     "with_model",
     "worker_groups",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in {"SharingQuestion", "load_sharing", "sharing_schema"}:
+        from headway.config import sharing_build
+
+        return getattr(sharing_build, name)
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

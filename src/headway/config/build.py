@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headway.config.batching import BucketsConfig, Larger, Oversize, RaggedConfig
-from headway.config.checks import choice_hint
 from headway.config.schema import (
     Config,
     CpuDeviceConfig,
@@ -16,6 +15,7 @@ from headway.config.schema import (
     ModelConfig,
     TensorConfig,
 )
+from headway.config.words import choice_hint
 from headway.core import (
     DeviceName,
     DeviceParams,
@@ -42,6 +42,8 @@ __all__ = [
     "kernel_params",
     "model_params",
     "model_spec",
+    "service_tiers",
+    "tensor_specs",
     "tier_of",
     "tiers",
     "usable_cores",
@@ -58,6 +60,8 @@ class Tier(NamedTuple):
     slot_class: SlotClass
     late_ns: int = 0
     """How long after its deadline it is still served."""
+    attainment_ratio: float = 0.99
+    """The part of its requests that is to be met."""
 
 
 def kernel_params(config: Config, *, cores: Sequence[int] | None = None) -> KernelParams:
@@ -104,13 +108,21 @@ def model_spec(config: Config, model: ModelConfig) -> ModelSpec:  # noqa: ARG001
         backend=str(model.backend),
         path=model.path or "",
         options=dict(model.options),
-        inputs=tuple(_tensor_spec(tensor) for tensor in model.inputs),
-        outputs=tuple(_tensor_spec(tensor) for tensor in model.outputs),
+        inputs=tensor_specs(model.inputs),
+        outputs=tensor_specs(model.outputs),
         warmup_rows=model.warmup.rows,
         warmup_shapes=dict(model.warmup.shapes),
         needs_batch=model.batch.is_asked_for,
         buckets=tuple(_axis_buckets(buckets) for buckets in model.batch.buckets),
         ragged=_ragged_inputs(model.batch.ragged),
+    )
+
+
+def tensor_specs(tensors: Sequence[TensorConfig]) -> tuple[TensorSpec, ...]:
+    """Declared inputs or outputs."""
+    return tuple(
+        TensorSpec(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        for tensor in tensors
     )
 
 
@@ -150,7 +162,12 @@ def tiers(config: Config) -> Mapping[TierName, Tier]:
     """Every tier, in the order of the configuration."""
     return {
         TierName(name): Tier(
-            TierName(name), tier.priority, tier.budget, tier.slot_class, tier.late_ns
+            TierName(name),
+            tier.priority,
+            tier.budget,
+            tier.slot_class,
+            tier.late_ns,
+            tier.attainment,
         )
         for name, tier in config.tiers.items()
     }
@@ -169,6 +186,18 @@ def tier_of(config: Config, model: ModelConfig, name: TierName | None = None) ->
         hint = choice_hint(wanted, config.tiers)
         raise ConfigError(f"there is no tier `{wanted}`", path="tiers", value=wanted, hint=hint)
     return found
+
+
+def service_tiers(config: Config) -> Mapping[str, TierName]:
+    """The tiers that OpenAI's service tiers stand for.
+
+    As configured, else by their own names, else the two ends: `priority` and `flex`.
+    """
+    by_priority = sorted(config.tiers, key=lambda name: config.tiers[name].priority)
+    usual = {"priority": by_priority[0], "flex": by_priority[-1]}
+    own = {name: name for name in config.tiers}
+    found = usual | own | config.server.openai.service_tiers
+    return {wanted: TierName(tier) for wanted, tier in found.items()}
 
 
 def _device_params(device: DeviceConfig, cores: Sequence[int] | None) -> DeviceParams:
@@ -235,7 +264,3 @@ def _ragged_inputs(ragged: RaggedConfig | None) -> RaggedInputs | None:
     if ragged is None:
         return None
     return RaggedInputs(inputs=ragged.inputs, lengths=ragged.lengths)
-
-
-def _tensor_spec(tensor: TensorConfig) -> TensorSpec:
-    return TensorSpec(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)

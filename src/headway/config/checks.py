@@ -4,12 +4,14 @@ Knows the whole configuration. Refuses to know where it was written: a problem n
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headway.config.batch_checks import batch_problems
+from headway.config.pipeline_checks import pipeline_problems
 from headway.config.problem import Keys, Problem
+from headway.config.tenant_checks import tenancy_doubts, tenancy_problems
+from headway.config.words import choice_hint, is_class_path
 from headway.core import ModelName, SlotClass
 from headway.devices import EmulatedModel, accelerator, accelerator_names
 from headway.errors import ConfigError
@@ -28,7 +30,6 @@ __all__ = [
     "CrossCheckError",
     "Keys",
     "Problem",
-    "choice_hint",
     "cross_problems",
     "dotted",
     "warnings_of",
@@ -48,14 +49,6 @@ def dotted(keys: Keys) -> str:
     return ".".join(str(key) for key in keys)
 
 
-def choice_hint(wrong: object, choices: Iterable[str]) -> str:
-    """Name the nearest choice, if one is near, and all of them."""
-    valid = list(choices)
-    listing = ", ".join(f"`{choice}`" for choice in valid)
-    close = get_close_matches(str(wrong), valid, n=1)
-    return f"did you mean `{close[0]}`? valid: {listing}" if close else f"valid: {listing}"
-
-
 def cross_problems(config: "Config") -> Iterator[Problem]:
     """Everything that makes a configuration of valid settings invalid."""
     yield from _twice(("models",), [model.name for model in config.models])
@@ -66,6 +59,11 @@ def cross_problems(config: "Config") -> Iterator[Problem]:
         yield from _device_problems(device, index, config.devices[0])
     if config.devices[0].kind == "emulated":
         yield from _accelerator_problems(config.devices[0], len(config.devices))
+    for service_tier, tier in config.server.openai.service_tiers.items():
+        if tier not in config.tiers:
+            where: Keys = ("server", "openai", "service_tiers", service_tier)
+            message = f"there is no tier `{tier}`"
+            yield Problem(where, tier, message, choice_hint(tier, config.tiers))
     limits = config.limits
     for name, low_ns, high_ns in (
         ("restart_delay", limits.restart_delay_min, limits.restart_delay_max),
@@ -76,6 +74,7 @@ def cross_problems(config: "Config") -> Iterator[Problem]:
             message = f"`{low}` is above {name}_max, `{high}`"
             hint = f"lower it, or raise {name}_max"
             yield Problem(("limits", f"{name}_min"), low, message, hint)
+    yield from tenancy_problems(config)
 
 
 def warnings_of(config: "Config") -> tuple[str, ...]:
@@ -148,6 +147,9 @@ def _model_problems(config: "Config", model: "ModelConfig", index: int) -> Itera
             message = f"`{rows}` rows are more than batch.rows_max, `{model.batch.rows_max}`"
             hint = "warm up with no more rows than a batch may have"
             yield Problem((*where, "warmup", "rows", position), rows, message, hint)
+    if model.pipeline is not None:
+        yield from pipeline_problems(config, model, where)
+        return
     yield from batch_problems(model, where)
     if config.devices[0].kind == "emulated":
         yield from _emulated_problems(model, where)
@@ -198,12 +200,6 @@ def _path_problems(model: "ModelConfig", where: Keys) -> Iterator[Problem]:
         yield Problem((*where, "path"), model.path, f"`{model.path}` {problem[0]}", problem[1])
 
 
-def is_class_path(path: str) -> bool:
-    """Whether a path is `file.py:Class` or `module:Class`."""
-    place, _, name = path.rpartition(":")
-    return bool(place) and name.isidentifier()
-
-
 def _doubts(config: "Config") -> Iterator[str]:
     if not config.models:
         yield "no models are configured, so every request will be refused"
@@ -224,6 +220,7 @@ def _doubts(config: "Config") -> Iterator[str]:
     for device in config.devices:
         if device.kind == "cpu":
             yield from _unpredictable(config, device)
+    yield from tenancy_doubts(config)
 
 
 def _unpredictable(config: "Config", device: "CpuDeviceConfig") -> Iterator[str]:
@@ -231,7 +228,7 @@ def _unpredictable(config: "Config", device: "CpuDeviceConfig") -> Iterator[str]
     if device.slots_per_core == 1 and len(device.cores or (0, 0)) == 1:
         return  # one batch at a time has no neighbours
     first = config.devices[0].name
-    models = [m for m in config.models if device.name in (m.devices or (first,))]
+    models = [m for m in config.served if device.name in (m.devices or (first,))]
     where = f"device `{device.name}`"
     if not device.pin:
         yield (

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from headway.config.checks import Keys, dotted, is_class_path
+from headway.config.checks import Keys, dotted
 from headway.config.document import Document, parse_scalar, read_document
 from headway.config.environment import environment, setting_variables
-from headway.config.outline import keys_at, nodes_at
+from headway.config.outline import config_outline
 from headway.config.problems import config_error
 from headway.config.schema import Backend, Config
+from headway.config.tenancy import TenancyConfig
+from headway.config.words import is_class_path
 from headway.errors import ConfigError
 
 __all__ = [
@@ -32,6 +34,8 @@ __all__ = [
     "load_target",
     "with_model",
 ]
+
+_SQLITE: Final = "sqlite:///"
 
 Flags = Mapping[str, object]
 """Dotted path of a setting -> what a flag said; None for a flag that was not given. The flag is
@@ -181,7 +185,9 @@ class _Layers:
     ) -> LoadedConfig:
         """Lay environment and flags on top, resolve paths, validate, and say where from."""
         values = environment() if environ is None else environ
-        for name, words in setting_variables(values, frozenset(keys_at(()))).items():
+        for name, words in setting_variables(
+            values, frozenset(config_outline().keys_at(()))
+        ).items():
             source = Source(SourceKind.ENVIRONMENT, name)
             self._set(self._keys_of(words, source), parse_scalar(values[name]), source)
         for where, value in (flags or {}).items():
@@ -190,6 +196,7 @@ class _Layers:
                 flag = "--" + str(keys[-1]).replace("_", "-")
                 self._set(keys, value, Source(SourceKind.FLAG, flag))
         self._resolve_paths()
+        self._resolve_ledger()
         _guess_backends(self.data)
         config = _validated(self.data, self._place_of)
         dump = config.model_dump(mode="json")
@@ -206,7 +213,9 @@ class _Layers:
         node: Any = self.data
         for word in words:
             key: str | int
-            is_list = any(choice.get("type") == "array" for choice in nodes_at(keys))
+            is_list = any(
+                choice.get("type") == "array" for choice in config_outline().nodes_at(keys)
+            )
             if keys == ("devices",) and node is None:
                 node = self.data["devices"] = [{}]  # the default: one device, all of it default
             if is_list or isinstance(node, list):
@@ -214,7 +223,7 @@ class _Layers:
                 node = node[key]
             else:
                 present = node if isinstance(node, dict) else {}
-                choices = [*present, *keys_at(keys)]
+                choices = [*present, *config_outline().keys_at(keys)]
                 key = next((c for c in choices if _folded(c) == _folded(word)), word.lower())
                 node = present.get(key)
             keys = (*keys, key)
@@ -242,6 +251,19 @@ class _Layers:
             if isinstance(path, str) and path:
                 is_of_file = self._written_at(keys).kind is SourceKind.FILE
                 node[keys[-1]] = _anchored(path, self._folder if is_of_file else Path())
+
+    def _resolve_ledger(self) -> None:
+        """A database that is a file is one of the configuration's folder, too."""
+        tenancy = self.data.get("tenancy")
+        if not isinstance(tenancy, dict):
+            return
+        default = TenancyConfig.model_fields["ledger"].default
+        url = tenancy.get("ledger", default)
+        if not isinstance(url, str):
+            return  # null keeps none, and what else it is the schema says
+        name = url.removeprefix(_SQLITE)
+        if name not in {"", ":memory:", url} and not name.startswith("/"):
+            tenancy["ledger"] = _SQLITE + _anchored(name, self._folder)
 
     def _source_of(self, keys: Keys) -> Source:
         """The origin of a value of the finished configuration."""
@@ -280,8 +302,11 @@ def _path_spots(data: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
     """Where a path may stand, with the mapping or list around it."""
     models, predictor = data.get("models"), data.get("predictor")
     around: list[tuple[Keys, Any]] = [(("journal", "path"), data.get("journal"))]
+    tls = _section(data.get("server"), "tls")
+    around += [(("server", "tls", name), tls) for name in ("certificate", "key", "client_ca")]
     if isinstance(models, list):
         around += [(("models", i, "path"), model) for i, model in enumerate(models)]
+        around += _function_spots(models)
     if isinstance(predictor, dict):
         around.append((("predictor", "state"), predictor))
         profiles = predictor.get("profiles")
@@ -290,12 +315,25 @@ def _path_spots(data: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
     yield from ((keys, node) for keys, node in around if isinstance(node, dict))
 
 
+def _section(data: Any, name: str) -> Any:
+    return data.get(name) if isinstance(data, dict) else None
+
+
+def _function_spots(models: list[Any]) -> Iterator[tuple[Keys, Any]]:
+    """Where pipelines may name functions."""
+    for index, model in enumerate(models):
+        steps = _section(_section(model, "pipeline"), "steps")
+        if isinstance(steps, list):
+            at: Keys = ("models", index, "pipeline", "steps")
+            yield from (((*at, i, "function"), step) for i, step in enumerate(steps))
+
+
 def _guess_backends(data: Mapping[str, Any]) -> None:
     """Write down the back end that device or path shows; leave what they do not show to checks."""
     models = data.get("models")
     is_emulated = _is_emulated(data.get("devices"))
     for model in models if isinstance(models, list) else ():
-        if not isinstance(model, dict):
+        if not isinstance(model, dict) or "pipeline" in model:
             continue
         if model.get("backend", Backend.AUTO.value) == Backend.AUTO.value:
             if is_emulated:

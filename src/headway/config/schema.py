@@ -19,14 +19,16 @@ from pydantic import (
 
 from headway.config.batching import BatchConfig
 from headway.config.checks import CrossCheckError, cross_problems
+from headway.config.pipelines import PipelineConfig
 from headway.config.policies import PolicyConfig, PriorityPolicyConfig, with_own_predictor
-from headway.config.quantities import Duration, PositiveDuration, PositiveSize, Size
+from headway.config.quantities import PositiveDuration, PositiveSize, Size
 from headway.config.section import Count, Name, PathName, Section, Whole
+from headway.config.server import ServerConfig
+from headway.config.tenancy import TenancyConfig
 from headway.core import Datatype, SlotClass
 from headway.units import NS_PER_MS, NS_PER_S
 
 __all__ = [
-    "AdminConfig",
     "Backend",
     "Config",
     "CpuDeviceConfig",
@@ -39,13 +41,15 @@ __all__ = [
     "LogConfig",
     "LogFormat",
     "LogLevel",
+    "MetricAlias",
     "ModelConfig",
     "NicenessConfig",
+    "ObserveConfig",
     "PredictorConfig",
     "QueueConfig",
-    "ServerConfig",
     "TensorConfig",
     "TierConfig",
+    "TracingConfig",
     "WarmupConfig",
     "WindowedPciePredictorConfig",
 ]
@@ -72,6 +76,13 @@ class Isolation(StrEnum):
 
     SHARED = "shared"
     PER_MODEL = "per_model"
+
+
+class MetricAlias(StrEnum):
+    """Whose names of metrics are exported beside our own."""
+
+    TRITON = "triton"
+    VLLM = "vllm"
 
 
 class LogFormat(StrEnum):
@@ -108,50 +119,6 @@ VersionText = Annotated[
 Axis = Annotated[int, Field(ge=-1, strict=True)]
 Niceness = Annotated[int, Field(ge=-20, le=19, strict=True)]
 OptionValue = bool | int | float | str
-
-
-class AdminConfig(Section):
-    """What the management calls of the HTTP interface may do."""
-
-    can_load: bool = True
-    """Models of this file may be loaded, reloaded and unloaded while the server runs."""
-    can_override: bool = False
-    """A load may also bring settings of its own, a path included: whoever can reach the server
-    can then run code on it."""
-
-
-class GrpcConfig(Section):
-    """The gRPC interface. Needs the extra `grpc`."""
-
-    port: int = Field(default=8001, ge=0, le=65535, strict=True)
-    """Port to listen on, at the server's `host`; 0 lets the system choose one, which is printed."""
-    message_max: PositiveSize = 64 << 20
-    """Largest message, either way; a larger request is refused, a larger reply is an error."""
-    keep_alive: Duration = 75 * NS_PER_S
-    """A client that has said nothing for so long is asked whether it is still there."""
-
-
-class ServerConfig(Section):
-    """The interfaces."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on; `0.0.0.0` is every interface."""
-    port: int = Field(default=8000, ge=0, le=65535, strict=True)
-    """Port to listen on; 0 lets the system choose one, which is printed."""
-    admin: AdminConfig = AdminConfig()
-    """What the management calls may do."""
-    grace: Duration = 30 * NS_PER_S
-    """After SIGTERM, how long admitted requests may take to finish."""
-    body_max: PositiveSize = 64 << 20
-    """Largest request body; a larger one is refused with 413 before it is read."""
-    keep_alive: Duration = 75 * NS_PER_S
-    """How long an idle connection is kept open. Above the 60 s of most load balancers, so that
-    they and not the server are the ones to close it."""
-    grpc: GrpcConfig | None = None
-    """The same over gRPC, on another port; left out for HTTP alone."""
-    shared_memory: bool = False
-    """Clients on this machine may register shared memory, and leave tensors there. Whoever may do
-    that can read and write every shared memory object of the server's user."""
 
 
 class QueueConfig(Section):
@@ -196,7 +163,8 @@ class ModelConfig(Section):
     `file.py:Class` or `module:Class`, and `emulated` on an emulated device."""
     path: str | None = Field(default=None, min_length=1)
     """The model: a file, or for `python` a class, `file.py:Class` or `module:Class`. Relative
-    paths start at this file's folder. Required, but for `emulated`, which does not look at it."""
+    paths start at this file's folder. Required, but for a pipeline and for `emulated`, which does
+    not look at it."""
     devices: tuple[Name, ...] = ()
     """Devices that each hold a replica; empty takes the first device."""
     tier: Name | None = None
@@ -218,6 +186,9 @@ class ModelConfig(Section):
     """Outputs, where the model itself does not say. Required for `emulated`."""
     warmup: WarmupConfig = WarmupConfig()
     """What is run before the model is ready."""
+    pipeline: PipelineConfig | None = None
+    """A graph of steps that stands for a model: models of this file and Python functions, wired
+    output to input. Takes the place of `path`; `inputs` and `outputs` are then required."""
 
 
 class TierConfig(Section):
@@ -235,6 +206,9 @@ class TierConfig(Section):
     all the same."""
     late_max: PositiveDuration = 30 * NS_PER_S
     """How late an answer may be where `late` is `serve`; then the request is dropped after all."""
+    attainment: float = Field(default=0.99, gt=0, lt=1)
+    """The part of its requests that is to be completed within the budget: what alerts and
+    dashboards compare with. It changes no decision."""
 
     @property
     def late_ns(self) -> int:
@@ -413,6 +387,34 @@ class JournalConfig(Section):
     """Size at which the journal ends; the server goes on without it."""
 
 
+class ObserveConfig(Section):
+    """What the server remembers and reads of itself, for its page, timelines and diagnoses."""
+
+    recent_steps: int = Field(default=50_000, ge=0, le=10_000_000)
+    """Steps of the scheduler that are kept in memory; 0 keeps none."""
+    device_period: PositiveDuration = NS_PER_S
+    """How often devices and workers are looked at: utilisation, memory, throttling. GPUs are seen
+    with the extra `gpu`."""
+    aliases: tuple[MetricAlias, ...] = ()
+    """Other servers whose metrics are exported too, under their own names, for dashboards and
+    autoscalers that know those: `triton` (`nv_inference_...`), `vllm` (`vllm:...`)."""
+    viewers_max: int = Field(default=32, ge=0, le=1024)
+    """Pages that may watch at once; further ones are refused."""
+
+
+class TracingConfig(Section):
+    """Spans of requests, for OpenTelemetry. Needs the extra `otel`."""
+
+    otlp: str | None = Field(default=None, pattern=r"^https?://[^/\s]+/\S*$")
+    """Where an OTLP receiver takes traces over HTTP, as in `http://localhost:4318/v1/traces`; left
+    out, nothing is traced. What else the exporter needs it takes from its own variables, such as
+    `OTEL_EXPORTER_OTLP_HEADERS`."""
+    ratio: float = Field(default=0.1, ge=0, le=1)
+    """Part of the requests without a `traceparent` that is traced; with one, its sender decides."""
+    service: str = Field(default="headway", min_length=1, max_length=128)
+    """What the server is called there."""
+
+
 class LogConfig(Section):
     """What the server says about itself, on stderr."""
 
@@ -431,7 +433,9 @@ class Config(Section):
     """
 
     server: ServerConfig = ServerConfig()
-    """The HTTP interface."""
+    """The interfaces."""
+    tenancy: TenancyConfig | None = None
+    """Who may use it, and how much; without it anyone may, as much as is served."""
     models: tuple[ModelConfig, ...] = ()
     """What is served."""
     tiers: dict[Name, TierConfig] = Field(default={"standard": TierConfig()}, min_length=1)
@@ -453,6 +457,15 @@ class Config(Section):
     """The log of every event and decision."""
     log: LogConfig = LogConfig()
     """What the server says about itself."""
+    observe: ObserveConfig = ObserveConfig()
+    """What the server remembers of itself."""
+    tracing: TracingConfig = TracingConfig()
+    """Spans of requests."""
+
+    @property
+    def served(self) -> tuple[ModelConfig, ...]:
+        """What replicas are made of: models that are no pipelines."""
+        return tuple(model for model in self.models if model.pipeline is None)
 
     @model_validator(mode="before")
     @classmethod
