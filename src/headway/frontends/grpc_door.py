@@ -1,11 +1,13 @@
-"""The way to what needs the gRPC library, which is an extra and is loaded only by who asks for it.
+"""The way to what needs h2 and protobuf, which are an extra and loaded only by who asks for them.
 
 Knows what is behind it by name.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.errors import ConfigError
+from headway.frontends.access import Door
 from headway.frontends.shared_memory import Regions
 from headway.runtime import Engine
 
@@ -19,6 +21,13 @@ class Listener(Protocol):
     """An interface of the server."""
 
     port: int
+
+    @property
+    def answers(self) -> Mapping[str, int]:
+        """Live: answers so far by the name of their status code."""
+
+    def streamed(self) -> int:
+        """Requests of streams that have no answer yet."""
 
     async def start(self) -> None:
         """Listen.
@@ -37,12 +46,13 @@ def grpc_listener(
     version: str,
     regions: Regions,
     can_load: bool,
+    door: Door,
     **how: Any,
 ) -> Listener:
     """The gRPC interface; the rest are `GrpcServer`'s arguments.
 
     Raises:
-        ConfigError: the library is not installed.
+        ConfigError: they are not installed.
     """
     try:
         from headway.frontends.grpc_server import GrpcServer
@@ -53,7 +63,7 @@ def grpc_listener(
             path="server.grpc",
             hint="pip install 'headway[grpc]', or leave server.grpc out",
         ) from error
-    service = OipGrpc(engine, version=version, regions=regions, can_load=can_load)
+    service = OipGrpc(engine, version=version, regions=regions, can_load=can_load, door=door)
     return GrpcServer(service, engine, **how)
 
 

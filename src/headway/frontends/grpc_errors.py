@@ -2,12 +2,12 @@
 
 Beside the code and the text, trailing metadata carry what programs can rely on: `headway-code` (as
 in `headway.errors`), and where there is one `headway-reason`, `headway-limit`, `headway-stage`,
-`retry-after` in whole seconds and `headway-retry-after-ms`.
+`retry-after` in whole seconds, `headway-retry-after-ms`, `headway-remaining` and, by which
+`headway explain` finds the request, `headway-request-id`.
 """
 
+import logging
 from typing import Final, NamedTuple
-
-import grpc
 
 from headway.errors import (
     ConfigError,
@@ -18,6 +18,7 @@ from headway.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     NotAllowedError,
+    NotAuthenticatedError,
     RejectedError,
     RequestCancelledError,
     RequestError,
@@ -25,47 +26,59 @@ from headway.errors import (
     UnsupportedError,
     WorkerLostError,
 )
-from headway.frontends.rest_errors import BUG_TEXT
+from headway.frontends.grpc_status import StatusCode
+from headway.frontends.rest_errors import BUG_TEXT, shortened
 from headway.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["Failure", "code_of", "failure_of"]
+__all__ = ["CODES", "TRAILER_BYTES_MAX", "Failure", "code_of", "failure_of"]
 
-_CODES: Final[dict[type[HeadwayError], grpc.StatusCode]] = {
-    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
-    RejectedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    UnavailableError: grpc.StatusCode.UNAVAILABLE,
-    DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    RequestCancelledError: grpc.StatusCode.CANCELLED,
-    NotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
-    UnsupportedError: grpc.StatusCode.UNIMPLEMENTED,
-    RequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    WorkerLostError: grpc.StatusCode.UNAVAILABLE,
-    ExecutorError: grpc.StatusCode.INTERNAL,
-    ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
-    InternalError: grpc.StatusCode.INTERNAL,
-    HeadwayError: grpc.StatusCode.INTERNAL,
+TRAILER_BYTES_MAX: Final = 4096
+"""Of an error's text as it is sent. It travels as a header, of which clients of gRPC take 8 KiB, or
+else they see another error than the one that happened."""
+_BYTES_A_CHARACTER: Final = 12
+"""At most: four of UTF-8, each of which is sent as three."""
+_log: Final = logging.getLogger(__name__)
+
+CODES: Final[dict[type[HeadwayError], StatusCode]] = {
+    InvalidRequestError: StatusCode.INVALID_ARGUMENT,
+    ModelNotFoundError: StatusCode.NOT_FOUND,
+    RejectedError: StatusCode.RESOURCE_EXHAUSTED,
+    UnavailableError: StatusCode.UNAVAILABLE,
+    DeadlineExceededError: StatusCode.DEADLINE_EXCEEDED,
+    RequestCancelledError: StatusCode.CANCELLED,
+    NotAuthenticatedError: StatusCode.UNAUTHENTICATED,
+    NotAllowedError: StatusCode.PERMISSION_DENIED,
+    UnsupportedError: StatusCode.UNIMPLEMENTED,
+    RequestError: StatusCode.INVALID_ARGUMENT,
+    WorkerLostError: StatusCode.UNAVAILABLE,
+    ExecutorError: StatusCode.INTERNAL,
+    ConfigError: StatusCode.INVALID_ARGUMENT,
+    InternalError: StatusCode.INTERNAL,
+    HeadwayError: StatusCode.INTERNAL,
 }
 
 
 class Failure(NamedTuple):
     """How a call ends that has no answer."""
 
-    code: grpc.StatusCode
+    code: StatusCode
     text: str
     metadata: tuple[tuple[str, str], ...]
 
 
-def code_of(error: HeadwayError) -> grpc.StatusCode:
+def code_of(error: HeadwayError) -> StatusCode:
     """The status code of an error; a class that the table lacks has its parent's."""
-    return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+    return next(CODES[kind] for kind in type(error).__mro__ if kind in CODES)
 
 
 def failure_of(error: Exception) -> Failure:
-    """What tells a client of an error. What is not ours tells nothing of itself."""
+    """What tells a client of an error. What is not ours tells it nothing, but the log."""
     if not isinstance(error, HeadwayError):
-        return Failure(grpc.StatusCode.INTERNAL, BUG_TEXT, (("headway-code", InternalError.code),))
+        _log.error("a call failed", exc_info=error)
+        return Failure(StatusCode.INTERNAL, BUG_TEXT, (("headway-code", InternalError.code),))
     metadata = [("headway-code", error.code)]
+    if error.request_id:
+        metadata.append(("headway-request-id", str(error.request_id)))
     match error:
         case RejectedError():
             metadata += [
@@ -73,8 +86,27 @@ def failure_of(error: Exception) -> Failure:
                 ("retry-after", str(-(-error.retry_after_ns // NS_PER_S))),
                 ("headway-retry-after-ms", str(-(-error.retry_after_ns // NS_PER_MS))),
             ]
+            if error.limit:
+                metadata.append(("headway-limit", error.limit))
+            if error.remaining is not None:
+                metadata.append(("headway-remaining", f"{error.remaining:g}"))
         case DeadlineExceededError():
             metadata += [("headway-limit", error.limit), ("headway-stage", error.stage)]
         case _:
             pass
-    return Failure(code_of(error), str(error), tuple(metadata))
+    return Failure(code_of(error), _fitting(str(error)), tuple(metadata))
+
+
+def _fitting(text: str) -> str:
+    """As much of a text as a trailer holds."""
+    chars_max = TRAILER_BYTES_MAX
+    fitting = shortened(text, chars_max)
+    while len(fitting) * _BYTES_A_CHARACTER > TRAILER_BYTES_MAX < _sent_bytes(fitting):
+        chars_max //= 2
+        fitting = shortened(text, chars_max)
+    return fitting
+
+
+def _sent_bytes(text: str) -> int:
+    """All but printable ASCII is sent as `%` and two digits."""
+    return sum(1 if 0x20 <= byte < 0x7F and byte != 0x25 else 3 for byte in text.encode())

@@ -1,28 +1,46 @@
-"""The gRPC listener: one port, the protocol's service and gRPC's own health service.
+"""The gRPC server: HTTP/2, by h2, in the loop that already runs, without the gRPC library.
 
-Knows ports and limits. Refuses to know models.
+That library's server, in its Python form, spends most of a call in threads, tasks and system calls
+of its own (`docs/internals/adr/0020`). Here the call's frames are read and written by the loop that
+schedules it, an infer request takes the short way of `OipGrpc.submit`, and answers that are ready
+together leave together.
+
+Knows ports, limits and which methods there are. Refuses to know models.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
-import grpc
-import grpc.aio
-
-from headway.core import ModelName
-from headway.errors import ModelNotFoundError
-from headway.frontends.oip_admin import is_model_ready
+from headway.core import Buffer
+from headway.frontends.grpc_calls import (
+    Calls,
+    Start,
+    StreamExchange,
+    Tasks,
+    UnaryExchange,
+    run_method,
+    start_of,
+)
+from headway.frontends.grpc_errors import Failure
+from headway.frontends.grpc_framing import HEAD, trailers
+from headway.frontends.grpc_health import Health
+from headway.frontends.grpc_service import Method, MethodKind, Methods
+from headway.frontends.grpc_status import StatusCode
+from headway.frontends.http2 import Http2Connection, Limits
+from headway.frontends.http2_stream import Exchange, Headers, Stream
 from headway.frontends.oip_grpc import OipGrpc
 from headway.frontends.oip_messages import HEALTH, INFERENCE
+from headway.frontends.tls import Tls
 from headway.runtime import Engine
 
 __all__ = ["GrpcServer"]
 
-_WATCH_EVERY_S: Final = 0.5
-"""How soon who watches a service's health is told."""
-_WATCHERS_MAX: Final = 256
+_INFER: Final = f"/{INFERENCE.service}/ModelInfer"
+_HANDSHAKE_S: Final = 10.0
+_BACKLOG: Final = 2048
+"""Connections that the system may hold until we accept them."""
 
 
 class GrpcServer:
@@ -35,6 +53,8 @@ class GrpcServer:
         port: to listen on; 0 lets the system choose.
         message_bytes_max: of one message, either way.
         keep_alive_s: a client that says nothing for so long is asked whether it is there.
+        connections_max: open at once; further ones are closed as they come.
+        tls: encryption; None for none.
     """
 
     def __init__(
@@ -46,20 +66,36 @@ class GrpcServer:
         port: int,
         message_bytes_max: int,
         keep_alive_s: float,
+        connections_max: int = 16384,
+        tls: Tls | None = None,
     ) -> None:
         self._service = service
-        self._health = _Health(engine)
+        self._health = Health(engine)
         self._host = host
         self.port = port
         """Where it listens, once it does."""
-        self._options = [
-            ("grpc.max_receive_message_length", message_bytes_max),
-            ("grpc.max_send_message_length", message_bytes_max),
-            ("grpc.keepalive_time_ms", int(keep_alive_s * 1000)),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ("grpc.so_reuseport", 0),
-        ]
-        self._server: Any = None
+        self._calls = Calls(message_bytes_max, Tasks(), service.count)
+        self._limits = Limits(keep_alive_s=keep_alive_s)
+        self._connections_max = connections_max
+        self._tls = tls
+        self._connections: set[Http2Connection] = set()
+        self._is_stopping = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._listener: asyncio.Server | None = None
+        self._methods: Methods = {
+            **_paths(INFERENCE.service, service.methods()),
+            **_paths(HEALTH.service, self._health.methods()),
+        }
+
+    @property
+    def answers(self) -> Mapping[str, int]:
+        """See `Listener.answers`."""
+        return self._service.answers
+
+    def streamed(self) -> int:
+        """See `Listener.streamed`."""
+        return self._service.streamed
 
     async def start(self) -> None:
         """Listen.
@@ -67,89 +103,96 @@ class GrpcServer:
         Raises:
             OSError: the address is taken.
         """
-        server = grpc.aio.server(options=self._options)
-        server.add_generic_rpc_handlers((self._service.handler(), self._health.handler()))
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        try:
-            self.port = server.add_insecure_port(f"{host}:{self.port}")
-        except RuntimeError as error:
-            raise OSError(str(error)) from error
-        await server.start()
-        self._server = server
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._connection,
+            self._host,
+            self.port,
+            backlog=_BACKLOG,
+            ssl=None if self._tls is None else self._tls.context("h2"),
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
+        )
+        self.port = int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float) -> None:
         """Take no new calls, and give those under way so long to end."""
+        if self._listener is None:
+            return
+        self._is_stopping = True
+        self._listener.close()
         self._health.stop()
-        if self._server is not None:
-            await self._server.stop(grace_s)
-
-
-class _Health:
-    """gRPC's health service: the server for no name or the protocol's, else a model by its name."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._is_stopping = asyncio.Event()
-        self._watchers = 0
-
-    def handler(self) -> Any:
-        """What a gRPC server serves."""
-        return grpc.method_handlers_generic_handler(
-            HEALTH.service,
-            {
-                "Check": grpc.unary_unary_rpc_method_handler(
-                    self._check, request_deserializer=HEALTH["HealthCheckRequest"].FromString
-                ),
-                "Watch": grpc.unary_stream_rpc_method_handler(
-                    self._watch, request_deserializer=HEALTH["HealthCheckRequest"].FromString
-                ),
-            },
-        )
-
-    def stop(self) -> None:
-        """Whoever watches is told, and let go."""
-        self._is_stopping.set()
-
-    def _status(self, service: str) -> str:
-        if self._is_stopping.is_set():
-            return "NOT_SERVING"
-        if service in {"", INFERENCE.service}:
-            return "SERVING" if self._engine.is_ready else "NOT_SERVING"
+        for connection in list(self._connections):
+            connection.shutdown()
         try:
-            is_ready = is_model_ready(self._engine, ModelName(service), "")
-        except ModelNotFoundError:
-            return "SERVICE_UNKNOWN"
-        return "SERVING" if is_ready else "NOT_SERVING"
+            async with asyncio.timeout(grace_s):
+                await self._idle.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+            await self._idle.wait()
+        await self._calls.tasks.stop()
+        self._listener = None
 
-    async def _check(self, request: Any, context: Any) -> bytes:
-        status = self._status(request.service)
-        if status == "SERVICE_UNKNOWN":
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"there is no service `{request.service[:200]}`"
-            )
-        return _said(status)
+    def _connection(self) -> Http2Connection:
+        last: list[tuple[Headers, Start | int]] = []
 
-    async def _watch(self, request: Any, context: Any) -> AsyncIterator[bytes]:
-        if self._watchers >= _WATCHERS_MAX:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_WATCHERS_MAX} clients watch already"
-            )
-        self._watchers += 1
-        try:
-            last = ""
-            while not self._is_stopping.is_set():
-                status = self._status(request.service)
-                if status != last:
-                    last = status
-                    yield _said(status)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_WATCH_EVERY_S):
-                        await self._is_stopping.wait()
-            yield _said(self._status(request.service))
-        finally:
-            self._watchers -= 1
+        def open_exchange(stream: Stream, headers: Headers) -> Exchange | None:
+            # A client that calls again mostly sends the same headers.
+            if not last or last[0][0] != headers:
+                last[:] = [(headers, start_of(headers))]
+            return self._open(stream, last[0][1])
+
+        return Http2Connection(open_exchange, self._limits, self)
+
+    def came(self, connection: Http2Connection) -> None:
+        """See `http2.Owner`."""
+        self._connections.add(connection)
+        self._idle.clear()
+        is_late = self._is_stopping  # accepted in the loop's step in which the listener closed
+        if is_late or len(self._connections) > self._connections_max:
+            connection.abort()
+
+    def left(self, connection: Http2Connection) -> None:
+        """See `http2.Owner`."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._idle.set()
+
+    def _open(self, stream: Stream, start: Start | int) -> Exchange | None:
+        """Who answers a call."""
+        if isinstance(start, int):
+            stream.finish(((b":status", b"%d" % start), (b"content-length", b"0")))
+            return None
+        method = self._methods.get(start.path)
+        if method is None:
+            code, text = StatusCode.UNIMPLEMENTED, f"there is no `{start.path[:200]}`"
+            self._calls.ended(code.name)
+            stream.finish((*HEAD, *trailers(code, text)))
+            return None
+        if method.kind is not MethodKind.UNARY:
+            return StreamExchange(stream, start, method, self._calls)
+        begin = partial(run_method, method=method, tasks=self._calls.tasks)
+        if start.path == _INFER:
+            begin = partial(self._infer, long_way=begin)
+        return UnaryExchange(stream, start, begin, self._calls)
+
+    def _infer(
+        self, call: UnaryExchange, message: bytes | bytearray, *, long_way: partial[None]
+    ) -> None:
+        """Have the engine answer."""
+
+        def tell(end: Sequence[Buffer] | Failure) -> None:
+            if isinstance(end, Failure):
+                call.fail(end)
+            else:
+                call.respond(end)
+
+        start = call.start
+        cancel = self._service.submit(message, start.metadata, start.left_ns, tell)
+        if cancel is None:
+            long_way(call, message)
+        else:
+            call.cancel = cancel
 
 
-def _said(status: str) -> bytes:
-    kind = HEALTH["HealthCheckResponse"]
-    return bytes(kind(status=status).SerializeToString())
+def _paths(service: str, methods: Methods) -> dict[str, Method]:
+    return {f"/{service}/{name}": method for name, method in methods.items()}

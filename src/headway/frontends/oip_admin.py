@@ -14,6 +14,7 @@ from headway.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     NotAllowedError,
+    UnavailableError,
     UnsupportedError,
 )
 from headway.runtime import Engine
@@ -31,6 +32,8 @@ def is_model_ready(engine: Engine, model: ModelName, version: str) -> bool:
     """
     try:
         return engine.status(model, version).is_ready
+    except UnavailableError:
+        return False
     except ModelNotFoundError:
         names = {state.name for state in engine.index() if version in {"", state.version}}
         if model not in names:

@@ -12,7 +12,7 @@ from headway.units import NS_PER_MS
 __all__ = ["EstimateBody", "estimate_body"]
 
 
-class _Parts(Struct, frozen=True):
+class EstimateParts(Struct, frozen=True):
     """The terms that the expected time is the sum of."""
 
     queue: float
@@ -22,7 +22,7 @@ class _Parts(Struct, frozen=True):
     interference: float
 
 
-class _Meets(Struct, frozen=True):
+class EstimateMeets(Struct, frozen=True):
     """Whether the deadline would be met in the expected time, and within the bound."""
 
     expected: bool | None
@@ -42,8 +42,8 @@ class EstimateBody(Struct, frozen=True, kw_only=True):
     """Whether there is a prediction; without one the four that follow hold nulls."""
     expected_ms: float | None
     bound_ms: float | None
-    parts_ms: _Parts | None
-    will_meet_deadline: _Meets
+    parts_ms: EstimateParts | None
+    will_meet_deadline: EstimateMeets
     deadline_ms: float
     """Its budget: how long after its arrival the answer would be due."""
     limit: str
@@ -65,7 +65,7 @@ def estimate_body(estimate: InferEstimate) -> EstimateBody:
         expected_ms=_ms(foreseen.mean_ns) if is_known else None,
         bound_ms=_ms(foreseen.bound_ns) if is_known else None,
         parts_ms=_parts(foreseen) if is_known else None,
-        will_meet_deadline=_Meets(
+        will_meet_deadline=EstimateMeets(
             expected=estimate.will_meet_deadline(foreseen.mean_ns),
             bound=estimate.will_meet_deadline(foreseen.bound_ns),
         ),
@@ -75,8 +75,8 @@ def estimate_body(estimate: InferEstimate) -> EstimateBody:
     )
 
 
-def _parts(foreseen: Forecast) -> _Parts:
-    return _Parts(
+def _parts(foreseen: Forecast) -> EstimateParts:
+    return EstimateParts(
         queue=_ms(foreseen.queue_ns),
         overhead=_ms(foreseen.overhead_ns),
         base=_ms(foreseen.base_ns),

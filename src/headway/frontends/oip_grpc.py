@@ -9,25 +9,28 @@ Knows `Engine` and its errors. Refuses to know queues, workers and policies.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-import grpc
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from msgspec.json import encode
 
-from headway.core import ModelName
+from headway.core import Buffer, ModelName
 from headway.errors import HeadwayError, InvalidRequestError, UnsupportedError
-from headway.frontends.grpc_errors import failure_of
+from headway.frontends.access import Door, Need
+from headway.frontends.client_call import credential_of
+from headway.frontends.grpc_errors import CODES, Failure, failure_of
+from headway.frontends.grpc_service import Call, Method, MethodKind, Methods
 from headway.frontends.oip_admin import (
     is_model_ready,
     overrides_of,
     refuse_changes,
     refuse_management,
 )
-from headway.frontends.oip_grpc_infer import decode_call, encode_reply, value_of
+from headway.frontends.oip_grpc_infer import DecodedCall, decode_call, value_of
+from headway.frontends.oip_grpc_raw import RawReader, encode_answer
 from headway.frontends.oip_messages import INFERENCE, POOL
 from headway.frontends.oip_models import (
     LOG_SETTINGS,
@@ -38,21 +41,24 @@ from headway.frontends.oip_models import (
     server_metadata,
     statistics,
 )
-from headway.frontends.oip_request import HEADER_NAMES, THREAD_BYTES_MIN
+from headway.frontends.oip_request import ID_CHARS_MAX, THREAD_BYTES_MIN
 from headway.frontends.shared_memory import Regions
-from headway.runtime import Engine
-from headway.units import NS_PER_S
+from headway.runtime import Engine, InferReply
 
 __all__ = ["OipGrpc"]
 
 _STREAM_IN_FLIGHT_MAX: Final = 256
 """Requests of one stream that are under way; further ones are read when one has ended."""
+_NEEDS: Final = {
+    "ServerLive": Need.NOTHING,
+    "ServerReady": Need.NOTHING,
+    "RepositoryModelLoad": Need.ADMIN,
+    "RepositoryModelUnload": Need.ADMIN,
+}
+"""What a method asks for; the others for a tenant's key."""
+_CODES: Final = ("OK", *sorted(code.name for code in set(CODES.values())))
 _CUDA_HINT: Final = "use system shared memory, or send tensors in the request"
 
-_log: Final = logging.getLogger(__name__)
-
-Context = Any
-"""`grpc.aio.ServicerContext`, which has no type of its own."""
 Answer = Callable[[Any], Any | Awaitable[Any]]
 
 
@@ -64,20 +70,31 @@ class OipGrpc:
         version: of the server, as its metadata says.
         regions: shared memory of clients.
         can_load: whether clients may load and unload models.
+        door: who may ask for what; anyone for everything by default.
     """
 
     def __init__(
-        self, engine: Engine, *, version: str, regions: Regions, can_load: bool = True
+        self,
+        engine: Engine,
+        *,
+        version: str,
+        regions: Regions,
+        can_load: bool = True,
+        door: Door | None = None,
     ) -> None:
         self._engine = engine
         self._version = version
         self._regions = regions
         self._can_load = can_load
-        self.answers: dict[str, int] = {}
-        """Calls so far by the name of their status code; streamed requests each count."""
+        self._door = door or Door()
+        self._raw = RawReader()
+        self.answers: dict[str, int] = dict.fromkeys(_CODES, 0)
+        """Answers so far by the name of their status code."""
+        self.streamed = 0
+        """Requests of streams that are under way."""
 
-    def handler(self) -> Any:
-        """What a gRPC server serves."""
+    def methods(self) -> Methods:
+        """What can be called, by name."""
         answers: dict[str, Answer] = {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
@@ -100,110 +117,161 @@ class OipGrpc:
             "TraceSetting": self._trace,
             "LogSettings": self._log_settings,
         }
-        handlers = {
-            name: grpc.unary_unary_rpc_method_handler(self._unary(name, answer))
-            for name, answer in answers.items()
+        return {
+            **{
+                name: Method(MethodKind.UNARY, self._unary(name, answer))
+                for name, answer in answers.items()
+            },
+            "ModelInfer": Method(MethodKind.UNARY, self._infer),
+            "ModelStreamInfer": Method(MethodKind.STREAM, self._stream),
         }
-        handlers["ModelInfer"] = grpc.unary_unary_rpc_method_handler(self._infer)
-        handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(self._stream)
-        return grpc.method_handlers_generic_handler(INFERENCE.service, handlers)
 
-    def _unary(self, name: str, answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    def _unary(self, name: str, answer: Answer) -> Callable[[bytes, Call], Awaitable[bytes]]:
         """A method that takes one message and gives one."""
         kind = INFERENCE.request_of(name)
+        need = _NEEDS.get(name, Need.TENANT)
 
-        async def call(request: bytes, context: Context) -> bytes:
-            try:
-                outcome = answer(_parsed(kind, request))
-                response = await outcome if isinstance(outcome, Awaitable) else outcome
-            except Exception as error:  # noqa: BLE001 (nothing may go unanswered)
-                await self._fail(error, context)
-            self._count("OK")
+        async def call(request: bytes, call: Call) -> bytes:
+            if need is not Need.NOTHING:
+                self._door.check(need, credential_of(call.metadata))
+            outcome = answer(_parsed(kind, request))
+            response = await outcome if isinstance(outcome, Awaitable) else outcome
             return bytes(response.SerializeToString())
 
         return call
 
-    async def _fail(self, error: Exception, context: Context) -> NoReturn:
-        """End a call without an answer."""
-        if not isinstance(error, HeadwayError):
-            _log.error("a call failed", exc_info=error)
-        code, text, metadata = failure_of(error)
-        self._count(code.name)
-        await context.abort(code, text, metadata)
-        raise AssertionError("an aborted call does not go on")
-
-    def _count(self, code: str) -> None:
+    def count(self, code: str) -> None:
+        """Count an answer; whatever carries the service does so, but for requests of streams."""
         self.answers[code] = self.answers.get(code, 0) + 1
 
     # --- infer ---
 
-    async def _infer(self, request: bytes, context: Context) -> bytes:
-        try:
-            response = await self._answer(request, _metadata_of(context), _left_ns(context))
-        except asyncio.CancelledError:
-            self._count(grpc.StatusCode.CANCELLED.name)
-            raise
-        except Exception as error:  # noqa: BLE001 (nothing may go unanswered)
-            await self._fail(error, context)
-        self._count("OK")
-        return bytes(response.SerializeToString())
+    def submit(
+        self,
+        request: bytes | bytearray,
+        metadata: Mapping[bytes, bytes],
+        left_ns: int | None,
+        tell: Callable[[Sequence[Buffer] | Failure], None],
+    ) -> Callable[[], None] | None:
+        """Take an infer request the short way, without a task.
 
-    async def _answer(
-        self, request: bytes, metadata: Mapping[bytes, bytes], left_ns: int | None
-    ) -> Any:
+        Args:
+            request: a `ModelInferRequest`.
+            metadata: of the call, as headers.
+            left_ns: until the call's own deadline; None where it has none.
+            tell: is called once with the answer's parts or a failure, maybe before this returns.
+
+        Returns:
+            What takes it back, or None where it has to go the long way: its message is large, and
+            must be read in a thread.
+        """
         engine = self._engine
-        arrived_at_ns = engine.now_ns()
+        try:
+            self._door.check(Need.TENANT, credential_of(metadata))
+            decoded = self._read(request, engine.now_ns(), metadata, left_ns)
+            if decoded is None:
+                return None
 
-        def decode() -> Any:
-            return decode_call(
-                _parsed(INFERENCE["ModelInferRequest"], request),
-                arrived_at_ns=arrived_at_ns,
-                metadata=metadata,
-                left_ns=left_ns,
-                regions=self._regions,
+            def on_end(end: InferReply | HeadwayError) -> None:
+                try:
+                    if not isinstance(end, InferReply):
+                        tell(failure_of(end))
+                        return
+                    parts = encode_answer(end, decoded)
+                except Exception as error:  # noqa: BLE001 (nothing may go unanswered)
+                    tell(failure_of(error))
+                    return
+                tell(parts)
+
+            request_id = engine.submit(decoded.call, on_end)
+        except Exception as error:  # noqa: BLE001 (as above)
+            tell(failure_of(error))
+            return _nothing_to_cancel
+        return partial(engine.cancel, request_id)
+
+    def _read(
+        self,
+        request: bytes | bytearray,
+        arrived_at_ns: int,
+        metadata: Mapping[bytes, bytes],
+        left_ns: int | None,
+    ) -> DecodedCall | None:
+        """Decode a request, unless that would take so long that others must not wait for it."""
+        decoded = self._raw.read(
+            request, arrived_at_ns=arrived_at_ns, metadata=metadata, left_ns=left_ns
+        )
+        if decoded is None and len(request) < THREAD_BYTES_MIN:
+            decoded = self._parse(request, arrived_at_ns, metadata, left_ns)
+        return decoded
+
+    def _parse(
+        self,
+        request: bytes | bytearray,
+        arrived_at_ns: int,
+        metadata: Mapping[bytes, bytes],
+        left_ns: int | None,
+    ) -> DecodedCall:
+        """Decode any request."""
+        return decode_call(
+            _parsed(INFERENCE["ModelInferRequest"], bytes(request)),
+            arrived_at_ns=arrived_at_ns,
+            metadata=metadata,
+            left_ns=left_ns,
+            regions=self._regions,
+        )
+
+    async def _infer(self, request: bytes, call: Call) -> bytes:
+        reply, decoded = await self._run(request, call.metadata, call.left_ns())
+        return b"".join(encode_answer(reply, decoded))
+
+    async def _run(
+        self, request: bytes, metadata: Mapping[bytes, bytes], left_ns: int | None
+    ) -> tuple[InferReply, DecodedCall]:
+        arrived_at_ns = self._engine.now_ns()
+        self._door.check(Need.TENANT, credential_of(metadata))
+        decoded = self._read(request, arrived_at_ns, metadata, left_ns)
+        if decoded is None:
+            decoded = await asyncio.to_thread(
+                self._parse, request, arrived_at_ns, metadata, left_ns
             )
+        return await self._engine.infer(decoded.call), decoded
 
-        is_small = len(request) < THREAD_BYTES_MIN
-        decoded = decode() if is_small else await asyncio.to_thread(decode)
-        return encode_reply(await engine.infer(decoded.call), decoded)
-
-    async def _stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def _stream(self, requests: AsyncIterator[bytes], call: Call) -> None:
         """Answers as they are ready, in any order, each with the id of its request.
 
         A deadline of the whole stream is no budget of its requests: they may name their own.
         """
-        metadata = _metadata_of(context)
+        metadata = call.metadata
         room, writing = asyncio.Semaphore(_STREAM_IN_FLIGHT_MAX), asyncio.Lock()
 
         async def answer(request: bytes) -> None:
             try:
                 response = await self._streamed(request, metadata)
                 async with writing:
-                    await context.write(response)
+                    await call.write(response)
             finally:
+                self.streamed -= 1
                 room.release()
 
         async with asyncio.TaskGroup() as under_way:
             async for request in requests:
                 await room.acquire()
+                self.streamed += 1
                 under_way.create_task(answer(request))
 
     async def _streamed(self, request: bytes, metadata: Mapping[bytes, bytes]) -> bytes:
         """One request of a stream to its response; an error is one, too."""
-        kind = INFERENCE["ModelStreamInferResponse"]
         try:
-            response = await self._answer(request, metadata, None)
+            reply, decoded = await self._run(request, metadata, None)
+            response = b"".join(encode_answer(reply, decoded, is_final=True))
         except Exception as error:  # noqa: BLE001 (nothing may go unanswered)
-            if not isinstance(error, HeadwayError):
-                _log.error("a streamed request failed", exc_info=error)
             code, text, _ = failure_of(error)
-            self._count(code.name)
-            failed = kind(error_message=text)
+            self.count(code.name)
+            failed = INFERENCE["ModelStreamInferResponse"](error_message=text)
             failed.infer_response.id = _id_of(request)
             return bytes(failed.SerializeToString())
-        response.parameters["triton_final_response"].bool_param = True
-        self._count("OK")
-        return bytes(kind(infer_response=response).SerializeToString())
+        self.count("OK")
+        return response
 
     # --- the server and its models ---
 
@@ -297,6 +365,10 @@ class OipGrpc:
         return response
 
 
+def _nothing_to_cancel() -> None:
+    """For a request that has ended already."""
+
+
 def _parsed(kind: Any, request: bytes) -> Any:
     try:
         return kind.FromString(request)
@@ -307,7 +379,7 @@ def _parsed(kind: Any, request: bytes) -> Any:
 def _id_of(request: bytes) -> str:
     """The id of a request that failed, where it has one that can be read."""
     try:
-        return str(INFERENCE["ModelInferRequest"].FromString(request).id)
+        return str(INFERENCE["ModelInferRequest"].FromString(request).id)[:ID_CHARS_MAX]
     except DecodeError:
         return ""
 
@@ -317,23 +389,6 @@ def _message(name: str, plain: Mapping[str, Any]) -> Any:
     return json_format.Parse(
         encode(plain), INFERENCE[name](), ignore_unknown_fields=True, descriptor_pool=POOL
     )
-
-
-def _metadata_of(context: Context) -> dict[bytes, bytes]:
-    """Those that a request's headers may be."""
-    pairs = context.invocation_metadata() or ()
-    found = {}
-    for name, value in pairs:
-        key = name.encode()
-        if key in HEADER_NAMES:
-            found[key] = value if isinstance(value, bytes) else value.encode("latin-1", "replace")
-    return found
-
-
-def _left_ns(context: Context) -> int | None:
-    """Until the call's deadline; rounded down, for time left is never overstated."""
-    left_s = context.time_remaining()
-    return None if left_s is None else max(0, int(left_s * NS_PER_S))
 
 
 def _no_cuda(request: Any) -> Any:

@@ -18,19 +18,27 @@ from msgspec.structs import replace
 
 from headway.core import Datatype, ModelName, Tensor, bytes_element_ends, elements_of
 from headway.errors import InvalidRequestError
+from headway.frontends.client_call import call_of
 from headway.frontends.oip_messages import INFERENCE
 from headway.frontends.oip_request import (
     ID_CHARS_MAX,
-    call_of,
     refuse_classification,
     refuse_twins,
 )
 from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_values
-from headway.frontends.shared_memory import Place, Regions, place_of
+from headway.frontends.shared_memory import Place, Reading, Regions, place_of
 from headway.runtime import InferCall, InferReply
 from headway.units import NS_PER_MS, NS_PER_US
 
-__all__ = ["DecodedCall", "decode_call", "encode_reply", "value_of"]
+__all__ = [
+    "DecodedCall",
+    "datatype_of",
+    "decode_call",
+    "encode_reply",
+    "shape_of",
+    "shortened",
+    "value_of",
+]
 
 AXIS_MAX: Final = 2**31 - 1
 
@@ -97,12 +105,18 @@ def decode_call(
         parameters,
         metadata,
     )
-    if left_ns is not None and (call.budget_ns is None or left_ns < call.budget_ns):
-        call = replace(call, budget_ns=left_ns, budget_source="grpc-timeout")
+    call = shortened(call, left_ns)
     is_typed = not message.raw_input_contents and any(
         each.HasField("contents") for each in message.inputs
     )
     return DecodedCall(call, message.id, is_typed, places)
+
+
+def shortened(call: InferCall, left_ns: int | None) -> InferCall:
+    """A call with no more time than until its own deadline, if it has one."""
+    if left_ns is None or (call.budget_ns is not None and call.budget_ns <= left_ns):
+        return call
+    return replace(call, budget_ns=left_ns, budget_source="grpc-timeout")
 
 
 def value_of(parameter: Any) -> Any:
@@ -149,6 +163,8 @@ def _say(parameters: Any, reply: InferReply) -> None:
     parameters["budget_ms"].double_param = reply.budget_ns / NS_PER_MS
     parameters["limit"].string_param = reply.budget_source
     parameters["tier"].string_param = reply.tier
+    if reply.request_id:
+        parameters["request_id"].int64_param = reply.request_id
     if reply.segments > 1:
         parameters["segments"].int64_param = reply.segments
     if reply.late_ns:
@@ -164,14 +180,14 @@ def _say(parameters: Any, reply: InferReply) -> None:
 def _tensors_of(message: Any, regions: Regions) -> list[Tensor]:
     raw = message.raw_input_contents
     tensors: list[Tensor] = []
-    taken = 0
+    taken, reading = 0, Reading(regions)
     for each in message.inputs:
         name = each.name
-        datatype, shape = _datatype_of(each), _shape_of(each)
+        datatype, shape = datatype_of(each), shape_of(each)
         place = _place_of(each, regions, "input")
         data: bytes
         if place is not None:
-            data = place.read()
+            data = reading.read(place)
         elif raw:
             if each.HasField("contents"):
                 raise InvalidRequestError(
@@ -195,7 +211,12 @@ def _tensors_of(message: Any, regions: Regions) -> list[Tensor]:
     return tensors
 
 
-def _datatype_of(each: Any) -> Datatype:
+def datatype_of(each: Any) -> Datatype:
+    """The datatype that an input names.
+
+    Raises:
+        InvalidRequestError: there is none of that name.
+    """
     try:
         return Datatype(each.datatype)
     except ValueError:
@@ -205,7 +226,12 @@ def _datatype_of(each: Any) -> Datatype:
         ) from None
 
 
-def _shape_of(each: Any) -> tuple[int, ...]:
+def shape_of(each: Any) -> tuple[int, ...]:
+    """The shape of an input.
+
+    Raises:
+        InvalidRequestError: it is none.
+    """
     shape = tuple(each.shape)
     if len(shape) > AXES_MAX or any(not 0 <= size <= AXIS_MAX for size in shape):
         shown = list(shape[:AXES_MAX])

@@ -24,6 +24,7 @@ __all__ = [
 
 _EXTENSIONS: Final = (
     "binary_tensor_data",
+    "generate",
     "model_configuration",
     "model_repository",
     "parameters",

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from headway.core import Datatype, Tensor, concat_bytes, elements_of
 from headway.errors import InvalidRequestError
 from headway.executors import TensorSpec
-from headway.frontends.oip_request import DecodedInfer, ReplyForm, call_of
+from headway.frontends.client_call import call_of
+from headway.frontends.oip_request import DecodedInfer, ReplyForm
 from headway.frontends.oip_tensors import check_packed
 from headway.runtime import ModelStatus
 
@@ -16,7 +17,11 @@ __all__ = ["decode_raw_infer"]
 
 
 def decode_raw_infer(
-    body: bytes, *, status: ModelStatus, arrived_at_ns: int, headers: Mapping[bytes, bytes]
+    body: bytes | bytearray,
+    *,
+    status: ModelStatus,
+    arrived_at_ns: int,
+    headers: Mapping[bytes, bytes],
 ) -> DecodedInfer:
     """Decode a body that is the bytes of the model's only input, one row of it.
 
@@ -29,7 +34,7 @@ def decode_raw_infer(
             hint="describe the inputs in JSON and send their bytes behind it",
         )
     spec = status.inputs[0]
-    data = concat_bytes([body]) if spec.datatype is Datatype.BYTES else body
+    data = concat_bytes([bytes(body)]) if spec.datatype is Datatype.BYTES else body
     shape = _raw_shape(spec, status, len(body))
     check_packed(spec.name, spec.datatype, shape, data)
     inputs = [Tensor(spec.name, spec.datatype, shape, data)]

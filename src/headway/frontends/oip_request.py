@@ -4,20 +4,8 @@ A body is one of three things, and the header `Inference-Header-Content-Length` 
 alone (no such header), that much JSON and then the binary inputs in their order, or, when it is 0,
 the one input of the model and nothing else.
 
-What a client may say besides its tensors:
-
-| what     | where                               | meaning                              |
-| -------- | ----------------------------------- | ------------------------------------ |
-| priority | parameter `priority`; a header      | lower is served first, 1 before all; |
-|          | `headway-priority` wins over it     | 0 leaves it to the model             |
-| budget   | parameter `timeout`, microseconds;  | the smaller holds; `timeout` 0 means |
-|          | header `headway-budget-ms`          | none, a header of 0 already spent    |
-| tenant   | header `headway-tenant`             | whoever is accounted for             |
-| tier     | header `headway-tier`               | the service class                    |
-
-Reserved parameters (`priority`, `timeout`, `binary_data_output`, `headers`, `sequence_*`,
-`triton_*`, `headway_*`) end here; all others go to the model, if it takes any. Keys that the
-protocol does not have are ignored.
+What a client may say besides its tensors is in `client_call`. Keys that the protocol does not have
+are ignored.
 
 An estimate is asked for with the same body, in which an input may leave its data out.
 
@@ -26,59 +14,39 @@ estimate is asked of more than may be sent, an `HttpError`.
 """
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Annotated, Any, Final
 
 from msgspec import DecodeError, Meta, Raw, Struct
 from msgspec.json import Decoder
 
-from headway.core import Datatype, ModelName, TenantId, Tensor, TierName, elements_of
+from headway.core import Datatype, ModelName, Tensor, elements_of
 from headway.errors import InvalidRequestError
-from headway.executors import ParameterValue
+from headway.frontends.client_call import HEADER_LENGTH, call_of, shown
 from headway.frontends.oip_tensors import AXES_MAX, check_packed, pack_elements
 from headway.frontends.rest_errors import HttpError
-from headway.frontends.shared_memory import Place, Regions, place_of
+from headway.frontends.shared_memory import Place, Reading, Regions, place_of
 from headway.runtime import InferCall
-from headway.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 __all__ = [
-    "HEADER_LENGTH",
-    "HEADER_NAMES",
+    "ID_CHARS_MAX",
     "THREAD_BYTES_MIN",
     "DecodedInfer",
     "ReplyForm",
-    "call_of",
     "decode_estimate",
     "decode_infer",
     "refuse_classification",
     "refuse_twins",
 ]
 
-HEADER_LENGTH: Final = b"inference-header-content-length"
-HEADER_PRIORITY: Final = b"headway-priority"
-HEADER_BUDGET: Final = b"headway-budget-ms"
-HEADER_TENANT: Final = b"headway-tenant"
-HEADER_TIER: Final = b"headway-tier"
-HEADER_NAMES: Final = frozenset(
-    {HEADER_LENGTH, HEADER_PRIORITY, HEADER_BUDGET, HEADER_TENANT, HEADER_TIER}
-)
-"""Lower-case names of the request headers that `decode_infer` reads."""
 
 THREAD_BYTES_MIN: Final = 1 << 20
 """From here on bodies are decoded in a thread, so that other requests get their turn meanwhile."""
 ID_CHARS_MAX: Final = 4096
 """Of a client's own id, which is kept for as long as its request waits."""
-PRIORITY_MAX: Final = 2**31 - 1
-BUDGET_NS_MAX: Final = 10_000_000 * NS_PER_S
-"""Four months: a longer budget says no more than none, and is cut to this."""
 
 _BYTES_HEAD_BYTES: Final = 4
 """Of an element of BYTES: its length, which alone is sent of an empty one."""
 
-_RESERVED: Final = frozenset(
-    "binary_data_output headers priority sequence_end sequence_id sequence_start timeout".split()
-)
-_RESERVED_PREFIXES: Final = ("triton_", "headway_")
 _NO_REGIONS: Final = Regions(is_allowed=False)
 
 
@@ -125,7 +93,7 @@ _decoder: Final = Decoder(_Infer)
 
 
 def decode_infer(
-    body: bytes,
+    body: bytes | bytearray,
     *,
     model: ModelName,
     version: str = "",
@@ -162,7 +130,7 @@ def decode_infer(
 
 
 def decode_estimate(
-    body: bytes,
+    body: bytes | bytearray,
     *,
     model: ModelName,
     version: str = "",
@@ -203,7 +171,7 @@ class _Zeros:
                 413,
                 "body_too_large",
                 f"the request would have more than the bytes allowed: an input of shape"
-                f" {_shown(list(shape))} alone takes {_shown(size_bytes)} (hint: ask of less, or"
+                f" {shown(list(shape))} alone takes {shown(size_bytes)} (hint: ask of less, or"
                 " raise the server's limit)",
             )
         self._room_bytes -= size_bytes
@@ -211,7 +179,7 @@ class _Zeros:
 
 
 def _opened(
-    body: bytes, headers: Mapping[bytes, bytes], regions: Regions, zeros: _Zeros | None
+    body: bytes | bytearray, headers: Mapping[bytes, bytes], regions: Regions, zeros: _Zeros | None
 ) -> tuple[_Infer, list[Tensor]]:
     """The JSON of a body, and the inputs that it describes."""
     json_bytes = _json_bytes(headers.get(HEADER_LENGTH), len(body))
@@ -228,14 +196,14 @@ def _json_bytes(header: bytes | None, body_bytes: int) -> int:
         return body_bytes
     if not header.isdigit() or len(header) > 18 or int(header) > body_bytes:
         raise InvalidRequestError(
-            f"`Inference-Header-Content-Length: {_shown(header)}` is no length within the body of"
+            f"`Inference-Header-Content-Length: {shown(header)}` is no length within the body of"
             f" {body_bytes} bytes",
             hint="it is the number of bytes of the JSON in front of the binary inputs",
         )
     return int(header)
 
 
-def _decode_json(text: bytes) -> _Infer:
+def _decode_json(text: bytes | bytearray) -> _Infer:
     try:
         if not text.isascii():
             text.decode()  # what nobody reads is not looked at below, yet bad text is bad text
@@ -250,13 +218,14 @@ def _decode_json(text: bytes) -> _Infer:
 def _tensors_of(
     inputs: Sequence[_Input], binary: memoryview, regions: Regions, zeros: _Zeros | None
 ) -> list[Tensor]:
+    reading = Reading(regions)
     tensors = []
     start = 0
     for one in inputs:
         name, datatype, shape = one.name, one.datatype, tuple(one.shape)
         data: bytes | memoryview
         if one.parameters is not None and "shared_memory_region" in one.parameters:
-            data = place_of(regions, f"input `{name}`", one.parameters).read()
+            data = reading.read(place_of(regions, f"input `{name}`", one.parameters))
             check_packed(name, datatype, shape, data)
             tensors.append(Tensor(name, datatype, shape, data))
             continue
@@ -271,7 +240,7 @@ def _tensors_of(
         else:
             if size_bytes > len(binary) - start:
                 raise InvalidRequestError(
-                    f"`binary_data_size` of input `{name}` is `{_shown(size_bytes)}`, but"
+                    f"`binary_data_size` of input `{name}` is `{shown(size_bytes)}`, but"
                     f" {len(binary) - start} bytes of binary data are left"
                 )
             data = binary[start : start + size_bytes]
@@ -296,7 +265,7 @@ def _binary_size(one: _Input) -> int | None:
         return None
     if type(size_bytes) is not int or size_bytes < 0:
         raise InvalidRequestError(
-            f"`binary_data_size` of input `{one.name}` is `{_shown(size_bytes)}`, not a number of"
+            f"`binary_data_size` of input `{one.name}` is `{shown(size_bytes)}`, not a number of"
             " bytes"
         )
     if not _is_absent(one.data):
@@ -348,118 +317,11 @@ def refuse_twins(kind: str, names: Sequence[str]) -> None:
     Raises:
         InvalidRequestError: one is there more often.
     """
-    if len(set(names)) < len(names):
-        twin = next(name for at, name in enumerate(names) if name in names[:at])
-        raise InvalidRequestError(f"{kind} `{twin}` is there more than once")
-
-
-def call_of(
-    model: ModelName,
-    version: str,
-    inputs: Sequence[Tensor],
-    outputs: tuple[str, ...],
-    arrived_at_ns: int,
-    parameters: Mapping[str, Any],
-    headers: Mapping[bytes, bytes],
-) -> InferCall:
-    """A call of these tensors, with what parameters and headers say of it.
-
-    Raises:
-        InvalidRequestError: a parameter or a header is not what it should be.
-    """
-    priority, budget_ns, budget_source = None, None, "request"
-    tier = tenant = None
-    passed: Mapping[str, ParameterValue] = {}
-    if parameters:
-        priority = _priority(parameters.get("priority"), "parameter `priority`")
-        budget_ns, budget_source = _timeout_ns(parameters.get("timeout")), "timeout"
-        passed = _passed_on(parameters)
-    if headers:
-        header_budget_ns = _header_budget_ns(headers.get(HEADER_BUDGET))
-        if header_budget_ns is not None and (budget_ns is None or header_budget_ns < budget_ns):
-            budget_ns, budget_source = header_budget_ns, "headway-budget-ms"
-        header_priority = headers.get(HEADER_PRIORITY)
-        if header_priority is not None:
-            text = header_priority.decode("latin-1")
-            priority = _priority(text, "header `headway-priority`") or priority
-        tier = _named(headers, HEADER_TIER)
-        tenant = _named(headers, HEADER_TENANT)
-    return InferCall(
-        model=model,
-        version=version,
-        inputs=inputs,
-        outputs=outputs,
-        parameters=passed,
-        arrived_at_ns=arrived_at_ns,
-        priority=priority,
-        tier=None if tier is None else TierName(tier),
-        tenant=None if tenant is None else TenantId(tenant),
-        budget_ns=budget_ns,
-        budget_source="request" if budget_ns is None else budget_source,
-    )
-
-
-def _passed_on(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
-    """Parameters for the model; null means absent."""
-    passed: dict[str, ParameterValue] = {}
-    for name, value in parameters.items():
-        if name in _RESERVED or name.startswith(_RESERVED_PREFIXES) or value is None:
-            continue
-        if not isinstance(value, str | int | float | bool):
-            raise InvalidRequestError(
-                f"parameter `{_shown(name)}` is neither a string, a number nor a boolean"
-            )
-        passed[name] = value
-    return passed
-
-
-def _priority(value: object, where: str) -> int | None:
-    number = _whole_number(value)
-    if number is None or number > PRIORITY_MAX:
-        raise InvalidRequestError(
-            f"{where} is `{_shown(value)}`, not an integer from 0 to {PRIORITY_MAX}",
-            hint="1 is served first; 0 leaves it to the model",
-        )
-    return number or None
-
-
-def _timeout_ns(value: object) -> int | None:
-    number = _whole_number(value)
-    if number is None or number >= 2**64:
-        raise InvalidRequestError(
-            f"parameter `timeout` is `{_shown(value)}`, not a whole number of microseconds",
-            hint="leave it out, or send 0, for no limit of your own",
-        )
-    return min(number * NS_PER_US, BUDGET_NS_MAX) or None
-
-
-def _whole_number(value: object) -> int | None:
-    """A non-negative integer or its decimal digits; 0 for None; None for anything else."""
-    if value is None:
-        return 0
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
-        return int(value)
-    return value if type(value) is int and value >= 0 else None
-
-
-def _header_budget_ns(header: bytes | None) -> int | None:
-    if header is None:
-        return None
-    try:
-        budget_ms = float(header)
-    except ValueError:
-        budget_ms = -1.0
-    if not isfinite(budget_ms) or budget_ms < 0:
-        raise InvalidRequestError(
-            f"`headway-budget-ms: {_shown(header)}` is no number of milliseconds from 0 up"
-        )
-    # Rounded down: time left is never overstated.
-    return int(min(budget_ms * NS_PER_MS, float(BUDGET_NS_MAX)))
-
-
-def _named(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
-    value = headers.get(name)
-    return value.decode("latin-1").strip() or None if value else None
+    seen: set[str] = set()
+    for name in names:  # once: a body has room for a hundred thousand names
+        if name in seen:
+            raise InvalidRequestError(f"{kind} `{name}` is there more than once")
+        seen.add(name)
 
 
 def _flag(parameters: Mapping[str, Any], name: str, *, is_default: bool) -> bool:
@@ -467,15 +329,5 @@ def _flag(parameters: Mapping[str, Any], name: str, *, is_default: bool) -> bool
     if value is None:
         return is_default
     if not isinstance(value, bool):
-        raise InvalidRequestError(f"parameter `{name}` is `{_shown(value)}`, not true or false")
+        raise InvalidRequestError(f"parameter `{name}` is `{shown(value)}`, not true or false")
     return value
-
-
-def _shown(value: object) -> str:
-    """A client's value for an error text: never long, and never a number too long to print."""
-    if isinstance(value, bytes):
-        value = value.decode("latin-1")
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length()} bits"
-    text = str(value)
-    return text if len(text) <= 80 else text[:80] + "…"

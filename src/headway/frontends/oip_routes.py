@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec import DecodeError, Struct
@@ -12,6 +13,9 @@ from msgspec.json import Decoder, Encoder
 
 from headway.core import ModelName
 from headway.errors import InvalidRequestError, UnsupportedError
+from headway.frontends.access import Door
+from headway.frontends.client_call import HEADER_LENGTH, credential_of
+from headway.frontends.exposition import OPENMETRICS_TYPE, TEXT_TYPE, prefers_openmetrics
 from headway.frontends.oip_admin import (
     is_model_ready,
     overrides_of,
@@ -19,6 +23,13 @@ from headway.frontends.oip_admin import (
     refuse_management,
 )
 from headway.frontends.oip_estimate import estimate_body
+from headway.frontends.oip_generate import (
+    EVENT_TYPE,
+    DecodedGenerate,
+    decode_generate,
+    encode_generate,
+    event_of,
+)
 from headway.frontends.oip_models import (
     LOG_SETTINGS,
     TRACE_SETTINGS,
@@ -30,19 +41,17 @@ from headway.frontends.oip_models import (
 )
 from headway.frontends.oip_raw import decode_raw_infer
 from headway.frontends.oip_request import (
-    HEADER_LENGTH,
     THREAD_BYTES_MIN,
     decode_estimate,
 )
-from headway.frontends.rest_errors import JSON_TYPE, Answer
+from headway.frontends.openapi import openapi_text
+from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, late_headers
 from headway.frontends.shared_memory import Regions
 from headway.runtime import Engine, InferCall
 
 __all__ = ["Endpoint", "OipRoutes", "Target"]
 
-_METRICS_TYPE: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
-
-
+_ACCEPT: Final = b"accept"
 Body = TypeVar("Body")
 
 
@@ -56,6 +65,8 @@ class Target(NamedTuple):
     headers: Mapping[bytes, bytes]
     """Those that an infer request may have."""
     arrived_at_ns: int
+    watched: Callable[[], AbstractContextManager[object]]
+    """Gives a context in which the task is cancelled when its client leaves."""
 
 
 Endpoint = Callable[[Target], Answer | Awaitable[Answer]]
@@ -64,6 +75,7 @@ Endpoint = Callable[[Target], Answer | Awaitable[Answer]]
 class Found(NamedTuple):
     """The methods that a path has, and what it names."""
 
+    pattern: str
     methods: Mapping[str, Endpoint]
     names: Mapping[str, str]
 
@@ -99,16 +111,19 @@ class OipRoutes:
         *,
         regions: Regions,
         can_load: bool = True,
+        door: Door,
         body_bytes_max: int,
     ) -> None:
         self._engine = engine
         self._regions = regions
         self._can_load = can_load
+        self._door = door
         self._body_bytes_max = body_bytes_max
+        self._version = version
         self._metadata = _json(server_metadata(version, has_shared_memory=regions.is_allowed))
-        self._routes = [
-            (pattern.strip("/").split("/"), {**methods}) for pattern, methods in self._table()
-        ]
+        self.table = [(pattern, {**methods}) for pattern, methods in self._table()]
+        """Every path and its methods."""
+        self._routes = [(pattern.strip("/").split("/"), methods) for pattern, methods in self.table]
 
     def find(self, path: str) -> Found | None:
         """What a path means; None for nothing."""
@@ -118,7 +133,7 @@ class OipRoutes:
                 pairs = list(zip(pattern, segments, strict=True))
                 if all(want == got or want.startswith("{") for want, got in pairs):
                     names = {want.strip("{}"): got for want, got in pairs if want.startswith("{")}
-                    return Found(methods, names)
+                    return Found("/" + "/".join(pattern), methods, names)
         return None
 
     def _table(self) -> list[tuple[str, Mapping[str, Endpoint]]]:
@@ -131,6 +146,7 @@ class OipRoutes:
             ("/v2/health/live", {"GET": self._live}),
             ("/v2/health/ready", {"GET": self._ready}),
             ("/metrics", {"GET": self._metrics}),
+            ("/openapi.json", {"GET": self._description}),
             ("/v2/models/stats", {"GET": self._all_statistics}),
             *[
                 (prefix + suffix, {"GET": endpoint})
@@ -142,8 +158,14 @@ class OipRoutes:
                     ("/stats", self._statistics),
                 )
             ],
+            ("/v2/tenant", {"GET": self._tenant}),
             (model + "/estimate", {"POST": self._estimate}),
             (version + "/estimate", {"POST": self._estimate}),
+            *[
+                (prefix + "/generate" + suffix, {"POST": endpoint})
+                for prefix in (model, version)
+                for suffix, endpoint in (("", self._generate), ("_stream", self._generate_stream))
+            ],
             ("/v2/repository/index", {"POST": self._index}),
             ("/v2/repository/models/{model}/load", {"POST": self._load}),
             ("/v2/repository/models/{model}/unload", {"POST": self._unload}),
@@ -166,8 +188,22 @@ class OipRoutes:
         is_ready = self._engine.is_ready
         return _json({"live": True, "ready": is_ready}, 200 if is_ready else 503)
 
-    def _metrics(self, _: Target) -> Answer:
-        return Answer(200, self._engine.metrics_text(), (_METRICS_TYPE,))
+    async def _metrics(self, target: Target) -> Answer:
+        is_open = prefers_openmetrics(target.headers.get(_ACCEPT, b""))
+        pieces = []
+        for piece in self._engine.metrics_text(is_openmetrics=is_open):
+            pieces.append(piece)
+            await asyncio.sleep(0)  # requests go first
+        return Answer(200, b"".join(pieces), (OPENMETRICS_TYPE if is_open else TEXT_TYPE,))
+
+    def _tenant(self, target: Target) -> Answer:
+        if not self._door.has_tenants:
+            raise HttpError(404, "path_not_found", "this server keeps no tenants")
+        return _json(self._door.about(credential_of(target.headers)))
+
+    async def _description(self, _: Target) -> Answer:
+        # Built when it is first asked for, which takes long enough for others to notice.
+        return Answer(200, await asyncio.to_thread(openapi_text, self._version), (JSON_TYPE,))
 
     # --- models ---
 
@@ -210,6 +246,35 @@ class OipRoutes:
             arrived_at_ns=target.arrived_at_ns,
             headers=target.headers,
             bytes_max=self._body_bytes_max,
+        )
+
+    async def _generate(self, target: Target) -> Answer:
+        return await self._generated(target)
+
+    async def _generate_stream(self, target: Target) -> Answer:
+        answer = await self._generated(target)
+        return answer._replace(
+            body=event_of(answer.body), headers=(EVENT_TYPE, *answer.headers[1:])
+        )
+
+    async def _generated(self, target: Target) -> Answer:
+        if len(target.body) < THREAD_BYTES_MIN:
+            decoded = self._flat(target)
+        else:
+            decoded = await asyncio.to_thread(self._flat, target)
+        with target.watched():
+            reply = await self._engine.infer(decoded.call)
+        body = encode_generate(reply, decoded.request_id)
+        headers = (JSON_TYPE, *late_headers(reply.late_ns))
+        return Answer(200, body, headers, reply.foreseen, (), reply.request_id)
+
+    def _flat(self, target: Target) -> DecodedGenerate:
+        return decode_generate(
+            target.body,
+            status=self._engine.status(target.model, target.version),
+            version=target.version,
+            arrived_at_ns=target.arrived_at_ns,
+            headers=target.headers,
         )
 
     # --- the repository ---

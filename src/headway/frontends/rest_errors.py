@@ -2,7 +2,7 @@
 
 The body is the Open Inference Protocol's `{"error": "text"}`, plus keys that programs can rely on:
 `code` (as in `headway.errors`), and where there is one `reason`, `limit`, `stage`,
-`retry_after_ms`.
+`retry_after_ms`, `remaining`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Encoder
 
-from headway.core import UNKNOWN, Forecast
+from headway.core import UNKNOWN, Buffer, Forecast
 from headway.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -21,6 +21,7 @@ from headway.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     NotAllowedError,
+    NotAuthenticatedError,
     RejectedError,
     RequestCancelledError,
     RequestError,
@@ -31,13 +32,29 @@ from headway.errors import (
 from headway.runtime import ExpiredError
 from headway.units import NS_PER_MS, NS_PER_S
 
-__all__ = ["Answer", "HttpError", "answer_to", "late_headers", "prediction_headers", "status_of"]
+__all__ = [
+    "Answer",
+    "ErrorBody",
+    "Explanation",
+    "Headers",
+    "HttpError",
+    "answer_to",
+    "explain",
+    "id_headers",
+    "late_headers",
+    "prediction_headers",
+    "shortened",
+    "status_of",
+]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 BUG_TEXT: Final = "the server failed; this is a bug in headway, and its log says more"
 """All that a client is told of what is not an error of ours."""
+_TEXT_CHARS_MAX: Final = 8 << 10
+"""Of an error's text: names that a client sent are in it, however long they were."""
 JSON_TYPE: Final = (b"content-type", b"application/json")
+_CHALLENGE: Final = (b"www-authenticate", b"Bearer")
 
 _STATUSES: Final[dict[type[HeadwayError], int]] = {
     InvalidRequestError: 400,
@@ -46,6 +63,7 @@ _STATUSES: Final[dict[type[HeadwayError], int]] = {
     UnavailableError: 503,
     DeadlineExceededError: 504,
     RequestCancelledError: 499,  # nobody is left to read it; for the log
+    NotAuthenticatedError: 401,
     NotAllowedError: 403,
     UnsupportedError: 501,
     RequestError: 400,
@@ -75,15 +93,32 @@ class Answer(NamedTuple):
     headers: Headers = (JSON_TYPE,)
     foreseen: Forecast = UNKNOWN
     """What was expected of the request when it was admitted; two more headers, where known."""
+    tail: Sequence[Buffer] = ()
+    """What follows the body: tensors that need not be copied to be sent."""
+    request_id: int = 0
+    """By which records know the request; one more header, unless it is 0."""
 
 
-class _Body(Struct, omit_defaults=True):
+class ErrorBody(Struct, omit_defaults=True):
+    """What a client is told of an error, in the protocol's form."""
+
     error: str
     code: str
     reason: str | UnsetType = UNSET
     limit: str | UnsetType = UNSET
     stage: str | UnsetType = UNSET
     retry_after_ms: int | UnsetType = UNSET
+    remaining: float | UnsetType = UNSET
+
+
+class Explanation(NamedTuple):
+    """What an error is to a client, whatever form its protocol gives that."""
+
+    status: int
+    body: ErrorBody
+    headers: Headers = ()
+    foreseen: Forecast = UNKNOWN
+    request_id: int = 0
 
 
 _encoder: Final = Encoder()
@@ -99,9 +134,22 @@ def prediction_headers(foreseen: Forecast) -> Headers:
     )
 
 
+def id_headers(request_id: int) -> Headers:
+    """By what `headway explain` finds the request; nothing where it was never one."""
+    return ((b"headway-request-id", b"%d" % request_id),) if request_id else ()
+
+
 def late_headers(late_ns: int) -> Headers:
     """How late an answer is, in milliseconds; nothing where it is in time."""
     return ((b"headway-late-ms", b"%.3f" % (late_ns / NS_PER_MS)),) if late_ns else ()
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """Both ends of a text that is too long: what happened stands in front, what to do behind."""
+    if len(text) <= chars_max:
+        return text
+    half = chars_max // 2 - 1
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def status_of(error: HeadwayError) -> int:
@@ -110,34 +158,58 @@ def status_of(error: HeadwayError) -> int:
 
 
 def answer_to(error: Exception) -> Answer:
-    """The response that tells a client of an error. What is not ours tells nothing of itself."""
-    headers: list[tuple[bytes, bytes]] = [JSON_TYPE]
-    foreseen = error.foreseen if isinstance(error, ExpiredError) else UNKNOWN
+    """The response that tells a client of an error."""
+    told = explain(error)
+    return Answer(
+        told.status,
+        _encoder.encode(told.body),
+        [JSON_TYPE, *told.headers],
+        told.foreseen,
+        (),
+        told.request_id,
+    )
+
+
+def explain(error: Exception) -> Explanation:
+    """What a client is told of an error. What is not ours tells nothing of itself."""
+    headers: Headers = ()
     match error:
         case HttpError():
-            headers += error.headers
-            return Answer(
-                error.status, _encoder.encode(_Body(error=str(error), code=error.code)), headers
+            return Explanation(
+                error.status, ErrorBody(error=_told(error), code=error.code), error.headers
             )
         case RejectedError():
             body = _rejection(error)
-            headers += _retry_headers(error.retry_after_ns)
+            headers = _retry_headers(error.retry_after_ns)
+            if error.limit:
+                headers = (*headers, _limit_header(error))
+        case NotAuthenticatedError():
+            body = ErrorBody(error=_told(error), code=error.code)
+            headers = (_CHALLENGE,)
         case DeadlineExceededError():
-            body = _Body(error=str(error), code=error.code, limit=error.limit, stage=error.stage)
+            body = ErrorBody(
+                error=_told(error), code=error.code, limit=error.limit, stage=error.stage
+            )
         case HeadwayError():
-            body = _Body(error=str(error), code=error.code)
+            body = ErrorBody(error=_told(error), code=error.code)
         case _:
-            body = _Body(error=BUG_TEXT, code=InternalError.code)
-            return Answer(500, _encoder.encode(body), headers)
-    return Answer(status_of(error), _encoder.encode(body), headers, foreseen)
+            return Explanation(500, ErrorBody(error=BUG_TEXT, code=InternalError.code))
+    foreseen = error.foreseen if isinstance(error, ExpiredError) else UNKNOWN
+    return Explanation(status_of(error), body, headers, foreseen, error.request_id)
 
 
-def _rejection(error: RejectedError) -> _Body:
-    return _Body(
-        error=str(error),
+def _told(error: Exception) -> str:
+    return shortened(str(error), _TEXT_CHARS_MAX)
+
+
+def _rejection(error: RejectedError) -> ErrorBody:
+    return ErrorBody(
+        error=_told(error),
         code=error.code,
         reason=error.reason,
+        limit=error.limit or UNSET,
         retry_after_ms=_ceil(error.retry_after_ns, NS_PER_MS),
+        remaining=UNSET if error.remaining is None else error.remaining,
     )
 
 
@@ -147,6 +219,12 @@ def _retry_headers(retry_after_ns: int) -> Headers:
         (b"retry-after", b"%d" % _ceil(retry_after_ns, NS_PER_S)),
         (b"headway-retry-after-ms", b"%d" % _ceil(retry_after_ns, NS_PER_MS)),
     )
+
+
+def _limit_header(error: RejectedError) -> tuple[bytes, bytes]:
+    """The limit as the draft `draft-ietf-httpapi-ratelimit-headers` has it: what is left, until."""
+    left, reset_s = int(error.remaining or 0), _ceil(error.retry_after_ns, NS_PER_S)
+    return (b"ratelimit", b'"%b";r=%d;t=%d' % (error.limit.encode(), max(0, left), reset_s))
 
 
 def _ceil(duration_ns: int, unit_ns: int) -> int:

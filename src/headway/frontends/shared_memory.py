@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from headway.core import Tensor
 from headway.errors import InvalidRequestError, NotAllowedError
 
-__all__ = ["Place", "Region", "Regions", "place_of"]
+__all__ = ["Place", "Reading", "Region", "Regions", "place_of"]
 
 _FOLDER: Final = Path("/dev/shm")  # noqa: S108 (where Linux keeps what shm_open makes)
 _REGIONS_MAX: Final = 1024
@@ -61,14 +61,33 @@ class Region:
             os.close(handle)
 
     def read(self, offset: int, byte_size: int) -> bytes:
-        """A copy of some of it."""
+        """A copy of some of it; raises what `check` does."""
+        self.check()
         start = self.offset + offset
         return self._memory[start : start + byte_size]
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Put bytes there."""
+        """Put bytes there; raises what `check` does."""
+        self.check()
         start = self.offset + offset
-        self._memory[start : start + len(data)] = bytes(data)
+        self._memory[start : start + len(data)] = data
+
+    def check(self) -> None:
+        """See that all of it is still there: who touches what is not is killed (`SIGBUS`).
+
+        A client that makes its object anew, and smaller, cuts off the old one. One that does so
+        between this look and the copy still ends the server; it is one of those that are trusted.
+
+        Raises:
+            InvalidRequestError: it was unregistered, or its object was cut off.
+        """
+        if self._memory.closed:
+            raise InvalidRequestError(f"region `{self.name}` is no longer registered")
+        if self._memory.size() < self.offset + self.byte_size:
+            raise InvalidRequestError(
+                f"region `{self.name}`: the shared memory `{self.key}` was made smaller",
+                hint="unregister it, and register what there is now",
+            )
 
     def close(self) -> None:
         """Map it no longer."""
@@ -108,12 +127,14 @@ class Regions:
 
     Args:
         is_allowed: whether there may be any.
+        request_bytes_max: that one request may have read; its body says little of how much it is.
 
     Invariants: at most `_REGIONS_MAX` at once; what is unregistered is unmapped.
     """
 
-    def __init__(self, *, is_allowed: bool) -> None:
+    def __init__(self, *, is_allowed: bool, request_bytes_max: int = 64 << 20) -> None:
         self._is_allowed = is_allowed
+        self.request_bytes_max = request_bytes_max
         self._regions: dict[str, Region] = {}
 
     @property
@@ -173,6 +194,29 @@ class Regions:
             InvalidRequestError: there is none of that name.
         """
         return [self.find(name)] if name else list(self._regions.values())
+
+
+class Reading:
+    """What one request has read out of shared memory."""
+
+    __slots__ = ("_left_bytes", "_max_bytes")
+
+    def __init__(self, regions: Regions) -> None:
+        self._left_bytes = self._max_bytes = regions.request_bytes_max
+
+    def read(self, place: Place) -> bytes:
+        """The bytes of one tensor more.
+
+        Raises:
+            InvalidRequestError: together they are more than a request may have.
+        """
+        self._left_bytes -= place.byte_size
+        if self._left_bytes < 0:
+            raise InvalidRequestError(
+                f"{place.whose}: the request has more than {self._max_bytes} bytes of inputs",
+                hint="send less at once, or raise the server's limit on bodies",
+            )
+        return place.read()
 
 
 def place_of(regions: Regions, whose: str, parameters: Mapping[str, Any]) -> Place:
