@@ -40,12 +40,12 @@ _log = logging.getLogger("headway")
 
 def circumstances(config: Config) -> Circumstances:
     """What must stay as it is for what a predictor learnt to hold."""
-    threads = {model.name: model.options.get("intra_op_threads", 1) for model in config.models}
+    threads = {model.name: model.options.get("intra_op_threads", 1) for model in config.served}
     return Circumstances(
         machine=fingerprint(),
         devices=kernel_params(config).devices,
         threads={name: count for name, count in threads.items() if isinstance(count, int)},
-        spins={m.name: m.options.get("allow_spinning") is True for m in config.models},
+        spins={m.name: m.options.get("allow_spinning") is True for m in config.served},
         has_classes=config.policy.class_slots,
     )
 
@@ -115,7 +115,7 @@ def _known(config: Config) -> _Known:
         for doubt in found.doubts:
             _log.warning("profile %s: %s", path, doubt)
     known = {(profile.model, profile.device) for profile in measured}
-    for model in config.models:
+    for model in config.served:
         for device in model_params(config, model).devices:
             if (model.name, device) not in known:
                 measured += _before_any_run(config, model, device, ceilings)
@@ -124,7 +124,7 @@ def _known(config: Config) -> _Known:
 
 def _warn_of_unused(config: Config, path: str, profiles: Sequence[ModelProfile]) -> None:
     """Names that do not match are the likeliest reason for a profile that does nothing."""
-    places = {(m.name, place) for m in config.models for place in model_params(config, m).devices}
+    places = {(m.name, place) for m in config.served for place in model_params(config, m).devices}
     unused = {(profile.model, profile.device): None for profile in profiles}
     names = [
         f"`{model}` on `{device}`" for model, device in unused if (model, device) not in places

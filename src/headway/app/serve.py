@@ -9,7 +9,7 @@ import logging
 import signal
 from collections.abc import Callable
 
-from headway.app.server import Server
+from headway.app.server import ReadAgain, Server
 from headway.config import Config, LoadedConfig, warnings_of
 from headway.errors import HeadwayError
 from headway.observe import configure_logging
@@ -20,11 +20,17 @@ __all__ = ["serve"]
 _log = logging.getLogger("headway")
 
 
-def serve(loaded: LoadedConfig, *, ready: Callable[[Server], None] | None = None) -> int:
+def serve(
+    loaded: LoadedConfig,
+    *,
+    read_again: Callable[[], LoadedConfig] | None = None,
+    ready: Callable[[Server], None] | None = None,
+) -> int:
     """Run a server until SIGTERM or SIGINT.
 
     Args:
         loaded: what to serve.
+        read_again: reads it anew, the same way; asked when its file changes.
         ready: called once every model is warm.
 
     Returns:
@@ -42,11 +48,22 @@ def serve(loaded: LoadedConfig, *, ready: Callable[[Server], None] | None = None
     import uvloop  # here, for no other command needs a fast loop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, ready))
+        return runner.run(_serve(config, _file_of(loaded, read_again), ready))
 
 
-async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
-    server = Server.build(config)
+def _file_of(
+    loaded: LoadedConfig, read_again: Callable[[], LoadedConfig] | None
+) -> ReadAgain | None:
+    if loaded.path is None or read_again is None:
+        return None
+    read = read_again
+    return ReadAgain(loaded.path, lambda: read().config)
+
+
+async def _serve(
+    config: Config, read_again: ReadAgain | None, ready: Callable[[Server], None] | None
+) -> int:
+    server = Server.build(config, read_again=read_again)
     stop = _Stop()
     server.engine.crash.add_done_callback(lambda _: stop.asked.set())
     try:
@@ -55,6 +72,9 @@ async def _serve(config: Config, ready: Callable[[Server], None] | None) -> int:
             # many requests waiting stops the loop for longer than an urgent one has.
             gc.collect()
             gc.freeze()
+            if server.doors.admin_url is not None:
+                _log.info("management on %s", server.doors.admin_url)
+            _log.info("page on %s", server.doors.page_url)
             _log.info("ready on %s", " and ".join(server.urls))
             if ready is not None:
                 ready(server)
