@@ -7,7 +7,7 @@ import http.client
 import json
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -87,9 +87,10 @@ class HttpTarget:
             for name, value in given.items():
                 to.putheader(name, value)
             to.endheaders(body)
-            response = to.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return Reply(response.status, found, response.read())
+            # It has the socket too, and keeps it where the server closes within a body.
+            with closing(to.getresponse()) as response:
+                found = {name.lower(): value for name, value in response.getheaders()}
+                return Reply(response.status, found, response.read())
         finally:
             if connection is None:
                 to.close()

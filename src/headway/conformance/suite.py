@@ -32,7 +32,7 @@ def cases_of(wire: str) -> Sequence[Case[Any]]:
         cases = import_module(_GRPC).CASES.all
     except ImportError as error:
         raise HeadwayError(
-            f"gRPC cannot be asked: {error}", hint="pip install 'headway[grpc]'"
+            f"gRPC cannot be asked: {error}", hint="pip install 'headway[conformance]'"
         ) from error
     return cases
 

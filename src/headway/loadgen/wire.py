@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from headway.core import Datatype, Tensor, TierName, concat_bytes
+from headway.core import Datatype, Tensor, TierName
+from headway.executors import tensor_of
 from headway.units import NS_PER_MS, NS_PER_US
 from headway.workload import Arrival, Outcome
 
@@ -85,6 +86,8 @@ class _Error(Struct, gc=False):
     code: str | None = None
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError)
+"""How JSON fails that is none, or is nested beyond reason."""
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 _reply_decoder: Final = msgspec.json.Decoder(_Reply)
 _error_decoder: Final = msgspec.json.Decoder(_Error)
@@ -151,7 +154,7 @@ def parse_answer(status: int, json: bytes, headers: Mapping[str, str] = _NO_HEAD
         )
     try:
         told = _reply_decoder.decode(json).parameters
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return Answer(Outcome.FAILED, status)
     return Answer(
         outcome=Outcome.COMPLETED,
@@ -172,43 +175,14 @@ def tensors_of(arrays: Mapping[str, npt.NDArray[np.generic]]) -> list[Tensor]:
     Raises:
         ValueError: an array of a type that the protocol does not have.
     """
-    return [_tensor_of(name, array) for name, array in arrays.items()]
-
-
-_DATATYPES: Final[dict[str, Datatype]] = {
-    "bool": Datatype.BOOL,
-    "uint8": Datatype.UINT8,
-    "uint16": Datatype.UINT16,
-    "uint32": Datatype.UINT32,
-    "uint64": Datatype.UINT64,
-    "int8": Datatype.INT8,
-    "int16": Datatype.INT16,
-    "int32": Datatype.INT32,
-    "int64": Datatype.INT64,
-    "float16": Datatype.FP16,
-    "float32": Datatype.FP32,
-    "float64": Datatype.FP64,
-}
-
-
-def _tensor_of(name: str, array: npt.NDArray[np.generic]) -> Tensor:
-    if array.dtype.kind in "OSU":
-        elements = [
-            item if isinstance(item, bytes) else str(item).encode() for item in array.ravel()
-        ]
-        return Tensor(name, Datatype.BYTES, array.shape, concat_bytes(elements))
-    datatype = _DATATYPES.get(array.dtype.name)
-    if datatype is None:
-        raise ValueError(f"input `{name}`: the protocol has no datatype for `{array.dtype}`")
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return Tensor(name, datatype, array.shape, little.tobytes())
+    return [tensor_of(name, array) for name, array in arrays.items()]
 
 
 def _outcome_of_error(status: int, json: bytes) -> Outcome:
     by_status = _OUTCOMES_BY_STATUS.get(status, Outcome.FAILED)
     try:
         return _OUTCOMES_BY_CODE.get(_error_decoder.decode(json).code, by_status)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return by_status
 
 
