@@ -1,4 +1,4 @@
-"""What hardware there is, and how fast it is: fingerprint, ceilings, copies.
+"""What hardware there is, how fast it is and how it fares: fingerprint, ceilings, copies, readings.
 
 Knows /proc, /sys, processes that burn a core, drivers of accelerators at their thinnest, and the
 law of emulated ones. Must never import a policy, an executor or a model.
@@ -17,18 +17,35 @@ from headway.devices.cuda_copies import CudaDriver, measure_cuda_copies
 from headway.devices.cuda_driver import CudaLibrary, open_cuda
 from headway.devices.host import (
     CacheLevel,
+    CoreTimes,
     Fingerprint,
+    MemoryUse,
     ThreadTimes,
     available_bytes,
+    core_times,
     fingerprint,
     hardware_differences,
     llc_bytes,
+    memory_use,
     pinned_threads,
+    resident_bytes,
     siblings_of,
     software_differences,
     thread_times,
     usable_cores,
 )
+from headway.devices.host_reader import HostReader
+from headway.devices.mig import (
+    MigDriver,
+    MigGpu,
+    MigInstance,
+    MigPlacement,
+    MigProfile,
+    open_mig,
+)
+from headway.devices.mps import MpsControl
+from headway.devices.nvml import NvmlReader, open_nvml
+from headway.devices.readings import THROTTLE_BITS, THROTTLE_REASONS, DeviceProcess, DeviceReading
 
 if TYPE_CHECKING:
     from headway.devices.emulated import (
@@ -45,6 +62,8 @@ if TYPE_CHECKING:
 __all__ = [
     "QUICK",
     "THOROUGH",
+    "THROTTLE_BITS",
+    "THROTTLE_REASONS",
     "Accelerator",
     "BurnerGroup",
     "Burners",
@@ -54,16 +73,28 @@ __all__ = [
     "Ceilings",
     "CopyPath",
     "CopyRate",
+    "CoreTimes",
     "CudaDriver",
     "CudaLibrary",
+    "DeviceProcess",
+    "DeviceReading",
     "Effort",
     "EmulatedBatch",
     "EmulatedEnd",
     "EmulatedMachine",
     "EmulatedModel",
     "Fingerprint",
+    "HostReader",
     "Load",
     "LoadKind",
+    "MemoryUse",
+    "MigDriver",
+    "MigGpu",
+    "MigInstance",
+    "MigPlacement",
+    "MigProfile",
+    "MpsControl",
+    "NvmlReader",
     "OpenBurners",
     "Rate",
     "ThreadTimes",
@@ -72,6 +103,7 @@ __all__ = [
     "available_bytes",
     "calibrate",
     "copy_counts",
+    "core_times",
     "emulated_profile",
     "fingerprint",
     "hardware_differences",
@@ -79,8 +111,12 @@ __all__ = [
     "measure_ceilings",
     "measure_cuda_copies",
     "measure_host_copies",
+    "memory_use",
     "open_cuda",
+    "open_mig",
+    "open_nvml",
     "pinned_threads",
+    "resident_bytes",
     "siblings_of",
     "software_differences",
     "stream_bytes",

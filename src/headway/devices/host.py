@@ -18,13 +18,18 @@ from headway.units import format_bytes, parse_bytes
 
 __all__ = [
     "CacheLevel",
+    "CoreTimes",
     "Fingerprint",
+    "MemoryUse",
     "ThreadTimes",
     "available_bytes",
+    "core_times",
     "fingerprint",
     "hardware_differences",
     "llc_bytes",
+    "memory_use",
     "pinned_threads",
+    "resident_bytes",
     "siblings_of",
     "software_differences",
     "thread_times",
@@ -84,6 +89,22 @@ class ThreadTimes(NamedTuple):
     """Ready to run, while others had the core."""
 
 
+class CoreTimes(NamedTuple):
+    """What some cores have done since the system started, in ticks of its clock, added up."""
+
+    busy: int
+    """Anything but waiting for work."""
+    total: int
+
+
+class MemoryUse(NamedTuple):
+    """Memory of the machine, or of this process's control group where that has less."""
+
+    used_bytes: int
+    """What could not be given to somebody else: pages of files can."""
+    total_bytes: int
+
+
 def fingerprint(
     *,
     proc: Path = Path("/proc"),
@@ -124,6 +145,43 @@ def usable_cores() -> tuple[int, ...]:
 def available_bytes(*, proc: Path = Path("/proc")) -> int:
     """Memory that may be used without pushing anything out; 0 where the system does not say."""
     return _memory_bytes(dict(_pairs(_text(proc / "meminfo"))).get("MemAvailable", ""))
+
+
+def memory_use(*, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> MemoryUse | None:
+    """How much memory is taken, where the least of it is left; None where nobody says."""
+    machine = dict(_pairs(_text(proc / "meminfo")))
+    total_bytes = _memory_bytes(machine.get("MemTotal", ""))
+    uses = []
+    if total_bytes and "MemAvailable" in machine:
+        uses.append(MemoryUse(total_bytes - _memory_bytes(machine["MemAvailable"]), total_bytes))
+    for group in _groups(proc, sys):
+        limit, current = (_text(group / f"memory.{word}").strip() for word in ("max", "current"))
+        if limit.isdecimal() and current.isdecimal() and int(limit):
+            files = dict(line.split()[:2] for line in _text(group / "memory.stat").splitlines())
+            cached_bytes = int(files.get("inactive_file", 0))
+            uses.append(MemoryUse(max(0, int(current) - cached_bytes), int(limit)))
+    return min(uses, key=lambda use: use.total_bytes - use.used_bytes, default=None)
+
+
+def core_times(cores: Iterable[int], *, proc: Path = Path("/proc")) -> CoreTimes | None:
+    """What these cores have done so far; None where the system does not say."""
+    wanted = {f"cpu{core}" for core in cores}
+    found = [
+        [int(word) for word in words[1:9]]
+        for line in _text(proc / "stat").splitlines()
+        if (words := line.split()) and words[0] in wanted
+    ]
+    if not found:
+        return None
+    total = sum(sum(ticks) for ticks in found)
+    idle = sum(sum(ticks[3:5]) for ticks in found)  # with nothing to do, or waiting for a disk
+    return CoreTimes(total - idle, total)
+
+
+def resident_bytes(pid: int, *, proc: Path = Path("/proc")) -> int | None:
+    """Memory of a process that is in RAM, shared memory included; None once it is gone."""
+    status = dict(_pairs(_text(proc / f"{pid}/status")))
+    return _memory_bytes(status["VmRSS"]) if "VmRSS" in status else None
 
 
 def thread_times(pid: int, thread_id: int, *, proc: Path = Path("/proc")) -> ThreadTimes | None:
@@ -285,18 +343,22 @@ def _core_list(text: str) -> tuple[int, ...]:
     return tuple(cores)
 
 
-def _cores_quota(proc: Path, sys: Path) -> float:
-    """The tightest limit of this process's control group and those above it (version 2)."""
+def _groups(proc: Path, sys: Path) -> list[Path]:
+    """This process's control group and those above it (version 2)."""
     line = next((s for s in _text(proc / "self/cgroup").splitlines() if s.startswith("0::")), "")
     root = sys / "fs/cgroup"
     group = root / line.removeprefix("0::").strip().lstrip("/")
+    above = [group, *group.parents]
+    return above[: above.index(root) + 1] if root in above else [group]
+
+
+def _cores_quota(proc: Path, sys: Path) -> float:
+    """The tightest limit of this process's control group and those above it."""
     quotas = []
-    for folder in (group, *group.parents):
+    for folder in _groups(proc, sys):
         words = _text(folder / "cpu.max").split()
         if len(words) == 2 and words[0].isdecimal() and words[1].isdecimal() and int(words[1]):
             quotas.append(int(words[0]) / int(words[1]))
-        if folder == root:
-            break
     return min(quotas, default=0.0)
 
 
