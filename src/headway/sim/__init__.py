@@ -5,6 +5,13 @@ Knows the kernel and a workload. Must never import asyncio or read a clock.
 
 from headway.sim.devices import Finish, SharedLanes, SimulatedExecutor, SoloTimes
 from headway.sim.emulated import EmulatedDevices
+from headway.sim.generation import (
+    Generation,
+    GenerationRequest,
+    GenerationRun,
+    SequenceSample,
+)
+from headway.sim.generation_load import TierFigures, quantile, requests_of_trace, tier_figures
 from headway.sim.oracle import Oracle
 from headway.sim.scenario import BudgetRange, EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.shares import ShareFigures, ShareMeter, jain_index
@@ -13,7 +20,7 @@ from headway.sim.tally import Tally, TierTally
 from headway.sim.timed import TimedKernel
 from headway.sim.usage import Usage, UsageFigures
 from headway.sim.waits import WaitFigures, WaitMeter
-from headway.sim.world import Fault, World, record_into
+from headway.sim.world import Fault, HostPause, World, record_into
 
 __all__ = [
     "NICED_WEIGHTS",
@@ -22,8 +29,13 @@ __all__ = [
     "EmulatedSetup",
     "Fault",
     "Finish",
+    "Generation",
+    "GenerationRequest",
+    "GenerationRun",
+    "HostPause",
     "Oracle",
     "Scenario",
+    "SequenceSample",
     "ShareFigures",
     "ShareMeter",
     "SharedLanes",
@@ -32,6 +44,7 @@ __all__ = [
     "SimulatedTier",
     "SoloTimes",
     "Tally",
+    "TierFigures",
     "TierTally",
     "TimedKernel",
     "Usage",
@@ -40,6 +53,9 @@ __all__ = [
     "WaitMeter",
     "World",
     "jain_index",
+    "quantile",
     "record_into",
+    "requests_of_trace",
     "scenario_from_dict",
+    "tier_figures",
 ]

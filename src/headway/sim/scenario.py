@@ -34,7 +34,7 @@ from headway.sim.devices import ServiceTimes, SharedLanes, SimulatedExecutor, So
 from headway.sim.emulated import EmulatedDevices
 from headway.sim.futures import Foreseeable, Watched
 from headway.sim.timed import TimedKernel
-from headway.sim.world import Fault, World
+from headway.sim.world import Fault, HostPause, World
 from headway.workload import Workload
 
 __all__ = ["BudgetRange", "EmulatedSetup", "Scenario", "SimulatedModel", "SimulatedTier"]
@@ -92,7 +92,7 @@ class Scenario:
     """How the batches of a lane divide it; None where neighbours do not matter."""
     load_ns: int
     """From the request for a model to a warm replica."""
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault | HostPause, ...]
     workload: Workload
     shares: Mapping[TenantId, float] = field(default_factory=dict)
     """What each tenant is to get of a class, relative to the others; without one it is 1. For

@@ -13,7 +13,7 @@ the same. Never reads the file itself.
     workload:
       duration: 60s
       streams: [{model: ocr, tier: live, arrivals: {kind: poisson, rate_rps: 40}}]
-    faults: [{at: 20s, device: "cpu:0"}]
+    faults: [{at: 20s, device: "cpu:0"}, {at: 40s, pause: 200ms}]
 
 With `accelerator: a100-pcie4` devices are those of an emulated machine, and a model says under
 `options` what it asks of one, as in a server's configuration, instead of `service`.
@@ -48,6 +48,7 @@ from headway.predict import Profile
 from headway.sim.scenario import EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.words import (
     DeviceSpec,
+    FaultSpec,
     LanesSpec,
     LimitsSpec,
     ModelSpec,
@@ -58,7 +59,7 @@ from headway.sim.words import (
     Span,
     TierSpec,
 )
-from headway.sim.world import Fault
+from headway.sim.world import Fault, HostPause
 from headway.workload import Workload, workload_from_dict
 
 __all__ = ["NICED_WEIGHTS", "scenario_from_dict"]
@@ -112,8 +113,7 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         weights=weights,
         load_ns=spec.load.ns,
         faults=tuple(
-            Fault(fault.at.ns, _device(fault.device, device_names, f"faults[{i}].device"))
-            for i, fault in enumerate(spec.faults)
+            _fault(fault, device_names, f"faults[{i}]") for i, fault in enumerate(spec.faults)
         ),
         workload=workload,
         shares={TenantId(name): tenant.share for name, tenant in spec.tenants.items()},
@@ -189,6 +189,15 @@ def _accelerator(spec: ScenarioSpec, name: str) -> Accelerator:
 
 def _demand(spec: ModelSpec) -> EmulatedModel:
     return EmulatedModel.of(ModelName(spec.name), spec.options)
+
+
+def _fault(spec: FaultSpec, device_names: Sequence[DeviceName], path: str) -> Fault | HostPause:
+    if spec.pause is not None and spec.device is None:
+        return HostPause(spec.at.ns, spec.pause.ns)
+    if spec.device is None or spec.pause is not None:
+        hint = "write `device`, whose worker dies, or `pause`, for which the scheduler stands still"
+        raise _wrong(path, None, "a fault is one of the two", hint)
+    return Fault(spec.at.ns, _device(spec.device, device_names, f"{path}.device"))
 
 
 def _kernel_params(devices: tuple[DeviceParams, ...], limits: LimitsSpec) -> KernelParams:

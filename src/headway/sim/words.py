@@ -13,6 +13,7 @@ from headway.units import NS_PER_MS, NS_PER_S, parse_duration_ns
 
 __all__ = [
     "DeviceSpec",
+    "FaultSpec",
     "LanesSpec",
     "LimitsSpec",
     "ModelSpec",
@@ -150,11 +151,12 @@ class LanesSpec(_Spec, frozen=True, tag_field="kind", tag="lanes"):
     weights: dict[SlotClass, _Share] | None = None
 
 
-class _FaultSpec(_Spec, frozen=True):
-    """The device's worker dies."""
+class FaultSpec(_Spec, frozen=True):
+    """The device's worker dies, or the scheduler itself stands still for a time."""
 
     at: Span
-    device: str
+    device: str | None = None
+    pause: Span | None = None
 
 
 class LimitsSpec(_Spec, frozen=True):
@@ -175,7 +177,7 @@ class ScenarioSpec(_Spec, frozen=True):
     accelerator: str | None = None
     tenants: dict[str, TenantSpec] = {}
     sharing: SharingKind | SoloSpec | LanesSpec | None = None
-    faults: list[_FaultSpec] = []
+    faults: list[FaultSpec] = []
     limits: LimitsSpec = LimitsSpec()
     load: Span = Span(0)
     seed: int = 1

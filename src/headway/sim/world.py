@@ -37,7 +37,7 @@ from headway.core import (
 )
 from headway.sim.devices import Finish, SimulatedExecutor
 
-__all__ = ["Fault", "World", "record_into"]
+__all__ = ["Fault", "HostPause", "World", "record_into"]
 
 _WAKE = TimerFired()
 
@@ -47,6 +47,16 @@ class Fault(NamedTuple):
 
     at_ns: int
     device: DeviceName
+
+
+class HostPause(NamedTuple):
+    """The scheduler stands still: what happens meanwhile is handled, in order, at the end of it.
+
+    Batches go on; but that one has ended is only then told to the others of its lane, too.
+    """
+
+    at_ns: int
+    for_ns: int
 
 
 class _Running:
@@ -62,7 +72,7 @@ class _Running:
         self.finish: Finish | None = None
 
 
-_Item = Event | Request | Fault | _Running
+_Item = Event | Request | Fault | HostPause | _Running
 """What stands in the queue: facts to post, arrivals, faults, and batches at their end."""
 
 
@@ -97,6 +107,8 @@ class World:
         """Replicas that a worker holds."""
         self._running: dict[BatchId, _Running] = {}
         self._wake: Timer[_Item] | None = None
+        self._awake_at_ns = 0
+        """End of the last pause of the host."""
         self._arrivals: Iterator[Request] = iter(())
 
     def load(self, models: Iterable[ModelParams]) -> None:
@@ -112,7 +124,7 @@ class World:
         self,
         arrivals: Iterable[Request],
         *,
-        faults: Iterable[Fault] = (),
+        faults: Iterable[Fault | HostPause] = (),
         until_ns: int | None = None,
     ) -> None:
         """Play arrivals, in order of time, until nothing is left or an instant is passed."""
@@ -126,7 +138,8 @@ class World:
                 break
             popped = queue.pop()
             assert popped is not None, "a queue with a head has something to pop"
-            self.now_ns, item = popped
+            at_ns, item = popped
+            self.now_ns = max(at_ns, self._awake_at_ns)
             if isinstance(item, Request):
                 self._pull()
                 self._post(RequestArrived(request=item))
@@ -134,6 +147,8 @@ class World:
                 self._end(item)
             elif isinstance(item, Fault):
                 self._lose(item.device, "simulated worker loss")
+            elif isinstance(item, HostPause):
+                self._awake_at_ns = self.now_ns + item.for_ns
             else:
                 self._post(item)
 
@@ -160,12 +175,12 @@ class World:
         finish = running.finish
         assert finish is not None, "a batch ends when it was said to"
         in_ns, out_ns = finish.transfer_in_ns, finish.transfer_out_ns
-        service_ns = self.now_ns - running.started_at_ns
+        took_ns = finish.at_ns - running.started_at_ns  # a host that pauses hears of it later
         self._post(
             BatchFinished(
                 batch_id=batch_id,
                 transfer_in_ns=in_ns,
-                execution_ns=max(0, service_ns - in_ns - out_ns),
+                execution_ns=max(0, took_ns - in_ns - out_ns),
                 transfer_out_ns=out_ns,
             )
         )

@@ -36,6 +36,7 @@ __all__ = [
 _T = TypeVar("_T")
 SERVEGEN_WINDOW_NS: Final = 600 * NS_PER_S
 _MINUTE_NS: Final = 60 * NS_PER_S
+_MOONCAKE_BLOCK_TOKENS: Final = 512
 
 
 class TraceFormat(StrEnum):
@@ -46,7 +47,7 @@ class TraceFormat(StrEnum):
     AZURE_FUNCTIONS = "azure_functions"
     """Azure Functions 2021, CSV: app, func, end_timestamp, duration in seconds."""
     MOONCAKE = "mooncake"
-    """Mooncake, JSON lines: timestamp in ms, input_length, output_length."""
+    """Mooncake, JSON lines: timestamp in ms, input_length, output_length, hash_ids."""
     ORION = "orion"
     """Orion, one JSON array of gaps in seconds."""
     SERVEGEN = "servegen"
@@ -62,6 +63,9 @@ class Trace(Struct, frozen=True):
     input_tokens: tuple[int, ...] = ()
     output_tokens: tuple[int, ...] = ()
     service_ns: tuple[int, ...] = ()
+    prefix_keys: tuple[tuple[int, ...], ...] = ()
+    """Of each prompt, a key a block of `prefix_block_tokens`: equal up to where prompts are."""
+    prefix_block_tokens: int = 0
 
     def recorded(self, rate_rps: float | None = None) -> Recorded:
         """Its gaps as an arrival process; None keeps the recorded rate."""
@@ -206,6 +210,7 @@ class _MooncakeLine(Struct):
     timestamp: int
     input_length: int
     output_length: int
+    hash_ids: tuple[int, ...] = ()
 
 
 def _disb_arrivals(load: _DisbLoad) -> Arrivals | None:
@@ -245,6 +250,7 @@ def _mooncake(path: Path) -> Trace:
         [line.timestamp * NS_PER_MS for line in lines],
         input_tokens=[line.input_length for line in lines],
         output_tokens=[line.output_length for line in lines],
+        prefix_keys=[line.hash_ids for line in lines],
     )
 
 
@@ -281,6 +287,7 @@ def _sorted_trace(
     input_tokens: Sequence[int] = (),
     output_tokens: Sequence[int] = (),
     service_ns: Sequence[int] = (),
+    prefix_keys: Sequence[tuple[int, ...]] = (),
 ) -> Trace:
     order = sorted(range(len(at_ns)), key=at_ns.__getitem__)
     origin_ns = at_ns[order[0]] if order else 0
@@ -294,6 +301,8 @@ def _sorted_trace(
         input_tokens=arranged(input_tokens),
         output_tokens=arranged(output_tokens),
         service_ns=arranged(service_ns),
+        prefix_keys=tuple(prefix_keys[index] for index in order) if prefix_keys else (),
+        prefix_block_tokens=_MOONCAKE_BLOCK_TOKENS if prefix_keys else 0,
     )
 
 
