@@ -5,6 +5,7 @@ Knows argparse and units. Long flags only, the value after a space.
 
 import argparse
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from headway.errors import HeadwayError
@@ -21,6 +22,7 @@ __all__ = [
     "add_server_flags",
     "count",
     "duration_ns",
+    "key_in",
     "policy_flag",
     "policy_flags",
     "positive",
@@ -57,6 +59,18 @@ class UsageError(HeadwayError):
     """The command line was wrong."""
 
     code = "bad_usage"
+
+
+def key_in(path: str) -> str:
+    """The server's admin key out of its file.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
 
 
 class VerbParser(argparse.ArgumentParser):

@@ -9,6 +9,7 @@ from headway.config import (
     LoadedConfig,
     config_rows,
     config_schema,
+    functions_of,
     load_config,
     load_target,
     warnings_of,
@@ -70,6 +71,11 @@ def _check(loaded: LoadedConfig, form: str) -> None:
             if (file := _file_of(model.path)) is not None
             and model.backend != "emulated"
             and not file.exists()
+        ),
+        *(
+            f"function `{function.params.name}`: there is no file `{file}` here"
+            for function in functions_of(config)
+            if (file := _file_of(function.spec.path)) is not None and not file.exists()
         ),
     ]
     if form == "json":

@@ -1,4 +1,4 @@
-"""`headway demo`: real models, too much load, and three policies side by side."""
+"""`headway demo`: real models, too much load, and three policies side by side, or two on a page."""
 
 import argparse
 import shlex
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headway.cli.arguments import VerbParser, add_format, add_seed, positive
+from headway.cli.arguments import UsageError, VerbParser, add_format, add_seed, positive
 from headway.errors import HeadwayError
 from headway.units import NS_PER_S
 
@@ -53,17 +53,28 @@ def add_arguments(parser: VerbParser) -> None:
     parser.add_argument(
         "--keep", action="store_true", help="in the end leave a server running until interrupted"
     )
+    parser.add_argument(
+        "--ui",
+        action="store_true",
+        help="instead show two policies side by side on a web page, until Ctrl-C",
+    )
+    parser.add_argument(
+        "--against",
+        choices=("fifo", "priority"),
+        help="with --ui: the policy that `headway` is set beside (fifo)",
+    )
     add_seed(parser)
     add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show everything; 1 when an answer was wrong."""
+    _check(args)
     _demand_extra()
     # Here, for `headway demo --help` needs neither models nor a plot.
     from rich.console import Console
 
-    from headway.demo import Screen, hold, run_demo, tell_result
+    from headway.demo import Screen, hold, run_demo, run_duel, tell_result
 
     # A file has no width of its own; wide lines are better than cut ones there.
     words, data = (
@@ -73,6 +84,9 @@ def run(args: argparse.Namespace) -> int:
     screen = Screen(words, data)
     options = _options(args)
     with _ending_on_signals():
+        if args.ui:
+            run_duel(options, screen, against=args.against or "fifo")
+            return 0
         result = run_demo(options, screen)
         if args.format == "json":
             screen.print_json(result.to_json())
@@ -84,6 +98,16 @@ def run(args: argparse.Namespace) -> int:
         if args.keep:
             hold(options, screen)
     return 0 if result.has_passed else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse flags that have no meaning together."""
+    if not args.ui and args.against is not None:
+        raise UsageError("`--against` is for the page", hint="give `--ui` too")
+    others = {"--plot": args.plot, "--json": args.json, "--keep": args.keep}
+    for flag, value in (others | {"--format": args.format != "table"}).items():
+        if args.ui and value:
+            raise UsageError(f"`{flag}` does not go with `--ui`", hint="leave one of them out")
 
 
 def _options(args: argparse.Namespace) -> "DemoOptions":

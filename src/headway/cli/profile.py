@@ -128,9 +128,9 @@ def _subjects(args: argparse.Namespace) -> "list[tuple[Subject, Plan]]":
         raise UsageError(message, hint="headway profile model.onnx")
     if args.config:
         config = load_config(Path(args.config)).config
-        if not config.models:
+        if not config.served:
             raise HeadwayError(f"`{args.config}` configures no models")
-        found = [pair for model in config.models for pair in _of_config(config, model, args)]
+        found = [pair for model in config.served for pair in _of_config(config, model, args)]
     else:
         found = [pair for target in args.models for pair in _of_target(target, args)]
     if args.shape and len(found) > 1:

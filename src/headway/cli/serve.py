@@ -23,6 +23,11 @@ def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     # Here, for `headway serve --help` needs neither a loop nor a server.
     from headway.app import serve
-    from headway.config import load_target
+    from headway.config import LoadedConfig, load_target
 
-    return serve(load_target(args.target, flags=server_flags(args)))
+    flags = server_flags(args)
+
+    def read() -> LoadedConfig:
+        return load_target(args.target, flags=flags)
+
+    return serve(read(), read_again=read)

@@ -66,9 +66,51 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "sim": VerbEntry(
             "headway.cli.sim", "Run a scenario in virtual time, under one policy or several."
         ),
+        "plan": VerbEntry(
+            "headway.cli.plan",
+            "Say how to share devices between models and tenants, who sits where, and why.",
+        ),
+        "plan capacity": VerbEntry(
+            "headway.cli.plan_capacity",
+            "Say how many devices a workload needs to keep its deadlines, with a curve.",
+        ),
+        "plan batching": VerbEntry(
+            "headway.cli.plan_batching",
+            "Say what batches of a model are worth on a device, by size.",
+        ),
+        "plan preemption": VerbEntry(
+            "headway.cli.plan_preemption",
+            "Say how many tokens' cache fits, and when to move one instead of computing it again.",
+        ),
         "plan policy": VerbEntry(
             "headway.cli.plan_policy",
             "Recommend a policy for a scenario, with simulated evidence and the reasons in words.",
+        ),
+        "plan fleet": VerbEntry(
+            "headway.cli.plan_fleet", "Print this machine's GPUs as `headway plan` reads them."
+        ),
+        "plan emit": VerbEntry(
+            "headway.cli.plan_emit",
+            "Write a plan as the files that cut, share and schedule devices.",
+        ),
+        "plan validate": VerbEntry(
+            "headway.cli.plan_validate",
+            "Check files of those formats, offline, by published schemas where there are any.",
+        ),
+        "plan diff": VerbEntry(
+            "headway.cli.plan_diff", "Compare this machine's devices with a plan."
+        ),
+        "plan apply": VerbEntry(
+            "headway.cli.plan_apply",
+            "Cut this machine's GPUs and start its MPS daemons as planned, or print the commands.",
+        ),
+        "doctor": VerbEntry(
+            "headway.cli.doctor",
+            "Say what ails a server, a device or a recorded run: evidence, how sure, what to do.",
+        ),
+        "doctor watch": VerbEntry(
+            "headway.cli.doctor_watch",
+            "Watch a server or a device for minutes, plot what was seen, and say what ails it.",
         ),
         "replay": VerbEntry(
             "headway.cli.replay", "Feed a journal's events back and demand the same decisions."
@@ -76,9 +118,34 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
         "report": VerbEntry(
             "headway.cli.report", "Turn samples and journals into a table and a plot."
         ),
-        "report timeline": VerbEntry(
-            "headway.cli.report_timeline",
+        "report tail": VerbEntry(
+            "headway.cli.report_tail",
+            "Split the way from p50 to p99 into causes, each with what helps against it.",
+        ),
+        "timeline": VerbEntry(
+            "headway.cli.timeline",
             "Draw a journal as a timeline of slots and requests, for Perfetto.",
+        ),
+        "monitoring rules": VerbEntry(
+            "headway.cli.monitoring_rules",
+            "Print alert rules for Prometheus, each with its runbook page.",
+        ),
+        "monitoring dashboards": VerbEntry(
+            "headway.cli.monitoring_dashboards", "Print or write dashboards for Grafana."
+        ),
+        "monitoring scrape": VerbEntry(
+            "headway.cli.monitoring_scrape", "Print how Prometheus finds the servers."
+        ),
+        "explain": VerbEntry(
+            "headway.cli.explain",
+            "Tell one request's story: where its time went, and what would have saved it.",
+        ),
+        "key": VerbEntry(
+            "headway.cli.key",
+            "Make a key for a tenant or for management, and the hash that is kept of it.",
+        ),
+        "usage": VerbEntry(
+            "headway.cli.usage", "Print what tenants have used: requests, rows, device time, bytes."
         ),
         "config": VerbEntry(
             "headway.cli.config",

@@ -2,7 +2,8 @@
 
 Knows published packages, tensors, pixels, sounds and sentences; and how to start a server, measure
 this machine and show the difference that a policy makes. Must never import a server's objects or a
-policy: it runs `headway serve` and a load generator as processes, and sees what a client sees.
+policy: it runs `headway serve` and a load generator as processes, and sees what a client sees. The
+page of `--ui` is the frontends', shown by a thread here.
 """
 
 from headway.demo.arrays import Array, Arrays, Infer
@@ -18,6 +19,7 @@ from headway.demo.catalogue import (
     find_package,
 )
 from headway.demo.checks import CheckResult, check_models
+from headway.demo.duel import RIVALS, run_duel
 from headway.demo.fetch import (
     Downloader,
     FetchStage,
@@ -38,6 +40,7 @@ from headway.demo.tour import DemoOptions, hold, run_demo, tell_result
 __all__ = [
     "CATALOGUE",
     "PACKAGES",
+    "RIVALS",
     "Array",
     "Arrays",
     "CheckResult",
@@ -68,6 +71,7 @@ __all__ = [
     "pooled",
     "row_shapes_of",
     "run_demo",
+    "run_duel",
     "sample_makers",
     "tell_result",
 ]

@@ -14,9 +14,10 @@ from headway.demo import moderation, ocr, speech
 from headway.demo.arrays import Floats, Infer
 from headway.demo.assets import DemoAssets
 from headway.demo.filetype import encode_files, guess_types
+from headway.demo.pipeline import PIPELINE, PIPELINE_MODELS
 from headway.demo.sentences import encode_sentences, similarity
 
-__all__ = ["CheckResult", "check_models"]
+__all__ = ["CheckResult", "check_models", "check_page", "check_pipelines"]
 
 UNSAFE_SCORE_MAX = 0.1
 SPEECH_MEAN_MIN = 0.8
@@ -111,6 +112,12 @@ def check_models(
             yield check(infer, assets)
 
 
+def check_pipelines(infer: Infer, *, models: Collection[str]) -> Iterator[CheckResult]:
+    """Runs the checks of pipelines whose models are served; for a server, which alone has them."""
+    if all(name in models for name in PIPELINE_MODELS):
+        yield check_page(infer)
+
+
 def check_file_types(infer: Infer, assets: DemoAssets) -> CheckResult:
     """Three source files are recognised as their languages."""
     seen = []
@@ -132,6 +139,18 @@ def check_reading(infer: Infer, assets: DemoAssets) -> CheckResult:
     return CheckResult(
         name="drawn text is read back",
         models=("ocr-detect", "ocr-recognise"),
+        passed=lines == list(_PAGE),
+        seen=" | ".join(lines),
+        expected=" | ".join(_PAGE),
+    )
+
+
+def check_page(infer: Infer) -> CheckResult:
+    """The same in one call: a picture goes in, and its lines come out."""
+    lines = [line.decode() for line in infer(PIPELINE, {"page": ocr.draw_page(_PAGE)})["lines"]]
+    return CheckResult(
+        name="a page is read in one call",
+        models=(PIPELINE, *PIPELINE_MODELS),
         passed=lines == list(_PAGE),
         seen=" | ".join(lines),
         expected=" | ".join(_PAGE),

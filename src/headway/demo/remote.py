@@ -9,17 +9,16 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
-import numpy as np
-
-from headway.demo.arrays import Array, Arrays
+from headway.core import Datatype, Tensor
+from headway.demo.arrays import Arrays
 from headway.errors import HeadwayError
+from headway.executors import array_of
 from headway.loadgen import encode_body, tensors_of
 
 __all__ = ["RemoteModels", "Reply"]
 
 _HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 _TIMEOUT_S: Final = 30.0
-_DTYPES: Final = {"FP32": "<f4", "FP64": "<f8", "INT32": "<i4", "INT64": "<i8"}
 
 
 class Reply(NamedTuple):
@@ -84,7 +83,8 @@ def _read_reply(data: bytes, json_bytes: int) -> Reply:
     at = json_bytes
     for output in head["outputs"]:
         size_bytes = output["parameters"]["binary_data_size"]
-        flat: Array = np.frombuffer(data[at : at + size_bytes], _DTYPES[output["datatype"]])
-        outputs[output["name"]] = flat.reshape(output["shape"])
+        name, datatype = output["name"], Datatype(output["datatype"])
+        shape = tuple(output["shape"])
+        outputs[name] = array_of(Tensor(name, datatype, shape, data[at : at + size_bytes]))
         at += size_bytes
     return Reply(outputs, head.get("parameters", {}))

@@ -18,6 +18,7 @@ from typing import Final
 
 from headway.core import SlotClass, TierName
 from headway.demo.catalogue import CATALOGUE, find_model
+from headway.demo.pipeline import PIPELINE_MODELS, pipeline_lines
 from headway.errors import ConfigError
 from headway.units import NS_PER_MS, NS_PER_S, format_duration
 
@@ -189,6 +190,7 @@ def config_text(
     *,
     cores: Sequence[int] | None,
     port: int,
+    page_origin: str | None = None,
 ) -> str:
     """The configuration as a file for people to read.
 
@@ -197,6 +199,7 @@ def config_text(
         scenario: None before anything was measured; then every budget is wide.
         cores: those that serve; None is all.
         port: to listen on.
+        page_origin: of a page elsewhere that may look at the server; None for no such page.
     """
     tiers = [tier for tier in TIERS if any(name in models for name in tier.work)]
     wide_ns = dict.fromkeys((tier.name for tier in tiers), CALIBRATION_BUDGET_NS)
@@ -208,6 +211,7 @@ def config_text(
         "  host: 127.0.0.1",
         f"  port: {port}",
         "  grace: 2s",
+        *([] if page_origin is None else [f"  cors_origins: [{json.dumps(page_origin)}]"]),
         "",
         "# The lower the priority, the earlier the turn. Budgets are multiples of the times which",
         "# the models take alone on this machine. A request may also name another tier.",
@@ -229,6 +233,8 @@ def config_text(
         for name in tier.work:
             if name in models:
                 lines += _model_lines(name, models[name], tier, scenario)
+        if PIPELINE_MODELS[0] in tier.work:
+            lines += pipeline_lines(models, tier.name)
     return "\n".join(lines) + "\n"
 
 

@@ -13,14 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from headway.errors import HeadwayError
 
-__all__ = ["ServerProcess", "free_port"]
+__all__ = ["ServerProcess", "free_port", "free_ports"]
 
 PORT_PREFERRED: Final = 8000
 _HOST: Final = "127.0.0.1"
@@ -35,12 +35,25 @@ OnWait = Callable[[int], None]
 
 def free_port() -> int:
     """The port that people expect, or if it is taken any other."""
-    for port in (PORT_PREFERRED, 0):
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((_HOST, port))
-            return int(probe.getsockname()[1])
-    raise HeadwayError("there is no free port on this machine")
+    (port,) = free_ports(1)
+    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """As many, from the one that people expect on; any other for one that is taken."""
+    found: list[int] = []
+    with ExitStack() as probes:  # held until the last is found, so that none is found twice
+        for preferred in range(PORT_PREFERRED, PORT_PREFERRED + count):
+            for port in (preferred, 0):
+                probe = probes.enter_context(socket.socket())
+                with suppress(OSError):
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind((_HOST, port))
+                    found.append(int(probe.getsockname()[1]))
+                    break
+    if len(found) < count:
+        raise HeadwayError("there is no free port on this machine")
+    return found
 
 
 class ServerProcess:

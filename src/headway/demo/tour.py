@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 from headway.config import usable_cores
 from headway.core import TierName
 from headway.demo.assets import DemoAssets
-from headway.demo.checks import CheckResult, check_models
+from headway.demo.checks import CheckResult, check_models, check_pipelines
 from headway.demo.fetch import FetchStep, fetch_models
 from headway.demo.hints import curl_command, tritonclient_code
 from headway.demo.machine import CpuReading, describe_machine, others_cores
@@ -32,7 +33,16 @@ from headway.report import plot_comparison, samples_from_jsonl, summarise
 from headway.units import NS_PER_S, format_duration
 from headway.workload import Sample
 
-__all__ = ["POLICIES_COMPARED", "DemoOptions", "hold", "run_demo", "tell_result"]
+__all__ = [
+    "POLICIES_COMPARED",
+    "DemoOptions",
+    "Measured",
+    "Tour",
+    "cores_in_words",
+    "hold",
+    "run_demo",
+    "tell_result",
+]
 
 POLICIES_COMPARED: Final = ("fifo", "priority", "headway")
 
@@ -79,7 +89,7 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
+class Measured:
     """What this machine is, as far as the demo cares."""
 
     checks: Sequence[CheckResult]
@@ -104,7 +114,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     machine = describe_machine()
     screen.title("headway demo", f"{machine}, seed {options.seed}")
     options.folder.mkdir(parents=True, exist_ok=True)
-    tour = _Tour(options, screen)
+    tour = Tour(options, screen)
     tour.fetch()
     measured = tour.measure()
     scenario, load_ratio = measured.scenario, OVERLOAD_RATIO * options.rate_factor
@@ -115,7 +125,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
     screen.show_scenario(scenario, rates_rps)
     screen.say(
         f"Together {offered_rps:.0f} requests a second, {load_ratio:.2f} times what this machine "
-        f"can do with {_cores_in_words(scenario.core_count)}. Now the same requests at the same "
+        f"can do with {cores_in_words(scenario.core_count)}. Now the same requests at the same "
         "instants for three policies, in turn and back: a machine slows down as it gets warm."
     )
     screen.say()
@@ -183,7 +193,7 @@ def tell_result(options: DemoOptions, result: DemoResult, screen: Screen) -> Non
 
 def hold(options: DemoOptions, screen: Screen) -> None:
     """Serve until the user has had enough, which is no error."""
-    tour = _Tour(options, screen)
+    tour = Tour(options, screen)
     with tour.serve("headway") as server:
         _show_ways_to_ask(options, server.url, screen)
         screen.say()
@@ -201,7 +211,7 @@ def _show_ways_to_ask(options: DemoOptions, url: str, screen: Screen) -> None:
         screen.show_commands("Or from Python:", code)
 
 
-class _Tour:
+class Tour:
     """The steps, and what they share."""
 
     def __init__(self, options: DemoOptions, screen: Screen) -> None:
@@ -232,10 +242,15 @@ class _Tour:
             count = len(self._graphs)
             step.result = f"{count} models, {size_bytes / 1e6:.0f} MB, in {options.cache}"
 
+    def config(self, scenario: Scenario | None, page_origin: str | None = None) -> str:
+        """The configuration; None before anything was measured."""
+        return config_text(
+            self._graphs, scenario, cores=self._cores, port=self.port, page_origin=page_origin
+        )
+
     def write_config(self, scenario: Scenario | None) -> None:
-        """Keep the configuration where the user finds it; None before anything was measured."""
-        text = config_text(self._graphs, scenario, cores=self._cores, port=self.port)
-        self._options.config.write_text(text, encoding="utf-8")
+        """Keep the configuration where the user finds it."""
+        self._options.config.write_text(self.config(scenario), encoding="utf-8")
 
     @contextmanager
     def serve(self, policy: str) -> Iterator[ServerProcess]:
@@ -246,7 +261,8 @@ class _Tour:
             with self._screen.step("server") as step:
 
                 def show(ready: int) -> None:
-                    step.note = f"{ready} of {len(options.models)} models ready"
+                    count = len(options.models)  # a pipeline of them is ready with them
+                    step.note = f"{min(ready, count)} of {count} models ready"
 
                 seconds = server.wait_ready(show)
                 step.result = f"{server.url}, policy {policy}, ready in {seconds:.1f} s"
@@ -260,7 +276,7 @@ class _Tour:
         others, known = others_cores(before, CpuReading.take()), self.others_cores.get(phase)
         self.others_cores[phase] = others if known is None else max(known, others or 0.0)
 
-    def measure(self) -> _Measured:
+    def measure(self) -> Measured:
         """Check the answers, then find out how fast they come; again if others disturbed that."""
         self.write_config(None)
         first = self._measure_once()
@@ -277,19 +293,23 @@ class _Tour:
         self.others_cores["measuring"] = noise_cores
         return first
 
-    def _measure_once(self, checks: Sequence[CheckResult] | None = None) -> _Measured:
+    def _measure_once(self, checks: Sequence[CheckResult] | None = None) -> Measured:
         with self._watching_others("measuring"), self.serve("priority") as server:
             with RemoteModels(server.url) as remote:
                 checks = checks or self._check(remote)
                 solo_ns = self._time_alone(remote)
             scenario = Scenario(solo_ns=solo_ns, core_count=self._core_count)
             capacity_ratio = self._measure_capacity(server.url, scenario)
-        return _Measured(checks=checks, scenario=scenario, capacity_ratio=capacity_ratio)
+        return Measured(checks=checks, scenario=scenario, capacity_ratio=capacity_ratio)
 
     def _check(self, remote: RemoteModels) -> list[CheckResult]:
         assets = DemoAssets(self._options.cache)
         results = []
-        for result in check_models(remote.infer, assets, models=self._options.models):
+        models = self._options.models
+        for result in chain(
+            check_models(remote.infer, assets, models=models),
+            check_pipelines(remote.infer, models=models),
+        ):
             expected = "" if result.passed else f"; expected {result.expected}"
             self._screen.finished(
                 "answer", f"{result.name}: {result.seen}{expected}", is_good=result.passed
@@ -376,7 +396,8 @@ def _show_playing(
         step.tiers = {name: news.tiers.get(name, (0, 0)) for name in budgets_ns}
 
 
-def _cores_in_words(count: int) -> str:
+def cores_in_words(count: int) -> str:
+    """How many there are."""
     return "one core" if count == 1 else f"{count} cores"
 
 
