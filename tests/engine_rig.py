@@ -230,3 +230,33 @@ def leftovers(rig: Rig) -> dict[str, object]:
 def chance(seed: int, purpose: str) -> Random:
     """A stream of its own for each purpose."""
     return Random(f"{seed}/{purpose}")
+
+
+async def random_calls(
+    rig: Rig, draw: Random, after_each: Callable[[], object]
+) -> list[InferReply | BaseException]:
+    """Sixty requests, some of which are taken back; now and then a worker dies. Gives their ends.
+
+    Args:
+        rig: whose models are loaded.
+        draw: all chance.
+        after_each: called after each request.
+    """
+    calls = []
+    for _ in range(60):
+        budget_ns = draw.choice((None, 5, 20, 100, 0))
+        calls.append(
+            rig.infer(
+                rows=draw.choice((1, 2, 5)),
+                tier=draw.choice((None, URGENT, BULK)),
+                budget_ns=None if budget_ns is None else budget_ns * NS_PER_MS,
+            )
+        )
+        await asyncio.sleep(draw.choice((0, 0, 0.001, 0.005)))
+        if draw.random() < 0.1:
+            draw.choice(calls).cancel()
+            await asyncio.sleep(0)
+        if draw.random() < 0.03:
+            rig.executor.lose(CPU)
+        after_each()
+    return await asyncio.gather(*calls, return_exceptions=True)

@@ -6,8 +6,10 @@ waiting until it lets them go.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from headway.core import (
     UNKNOWN,
@@ -19,8 +21,13 @@ from headway.core import (
     Tensor,
     TierName,
 )
-from headway.errors import HeadwayError, ModelNotFoundError, RequestCancelledError
-from headway.executors import TensorSpec
+from headway.errors import (
+    HeadwayError,
+    ModelNotFoundError,
+    RequestCancelledError,
+    UnavailableError,
+)
+from headway.executors import StageTimes, TensorSpec
 from headway.runtime import (
     InferCall,
     InferEstimate,
@@ -40,6 +47,7 @@ def a_status(
     name: str = ECHO,
     *,
     inputs: Sequence[TensorSpec] | None = None,
+    outputs: Sequence[TensorSpec] | None = None,
     can_batch: bool = True,
     is_ready: bool = True,
 ) -> ModelStatus:
@@ -52,7 +60,7 @@ def a_status(
         is_ready=is_ready,
         platform="onnxruntime_onnx",
         inputs=tuple(inputs or [spec]),
-        outputs=(output,),
+        outputs=tuple(outputs or [output]),
         can_batch=can_batch,
         batch_rows_max=8,
         linger_ns=2_000_000,
@@ -71,6 +79,8 @@ def a_reply(
     foreseen: Forecast = UNKNOWN,
     late_ns: int = 0,
     segments: int = 1,
+    stages: StageTimes | None = None,
+    request_id: int = 0,
 ) -> InferReply:
     """A reply with these outputs."""
     return InferReply(
@@ -83,9 +93,11 @@ def a_reply(
         tier=TierName("normal"),
         budget_ns=budget_ns,
         budget_source=source,
+        request_id=RequestId(request_id),
         foreseen=foreseen,
         late_ns=late_ns,
         segments=segments,
+        stages=stages,
     )
 
 
@@ -94,6 +106,8 @@ class FakeEngine:
     """An `Engine` that does as it is told and remembers what it was asked."""
 
     models: dict[str, ModelStatus] = field(default_factory=lambda: {ECHO: a_status()})
+    loading: set[str] = field(default_factory=set)
+    """Models that load for the first time: there is no more to say of them yet."""
     states: list[ModelState] = field(default_factory=list)
     """Lines of the index besides the served models."""
     is_ready: bool = True
@@ -101,6 +115,8 @@ class FakeEngine:
     foreseen: Forecast = UNKNOWN
     """Of every request."""
     late_ns: int = 0
+    """Of every answer."""
+    request_id: int = 0
     """Of every answer."""
     refusal: RejectReason | None = None
     """Of every request that is only asked about."""
@@ -181,19 +197,21 @@ class FakeEngine:
             for tensor in call.inputs
         ]
         wanted = [output for output in outputs if not call.outputs or output.name in call.outputs]
-        if call.budget_ns is None:
-            return a_reply(*wanted, model=call.model, foreseen=self.foreseen, late_ns=self.late_ns)
-        return a_reply(
+        reply = a_reply(
             *wanted,
             model=call.model,
-            budget_ns=call.budget_ns,
-            source=call.budget_source,
             foreseen=self.foreseen,
             late_ns=self.late_ns,
+            request_id=self.request_id,
         )
+        if call.budget_ns is None:
+            return reply
+        return replace(reply, budget_ns=call.budget_ns, budget_source=call.budget_source)
 
     def status(self, model: ModelName, version: str = "") -> ModelStatus:
         """A model of `models`; there is version 1 of each."""
+        if model in self.loading:
+            raise UnavailableError(f"model `{model}` is still loading")
         if model not in self.models or version not in {"", "1"}:
             raise ModelNotFoundError(
                 f"model `{model}` is not served", hint="`headway models` lists those that are"
@@ -251,9 +269,12 @@ class FakeEngine:
         self.unloads.append(model)
         del self.models[model]
 
-    def metrics_text(self) -> bytes:
+    def metrics_text(self, *, is_openmetrics: bool = False) -> Iterator[bytes]:
         """One metric."""
-        return b"# TYPE headway_up gauge\nheadway_up 1\n"
+        yield b"# TYPE headway_up gauge\n"
+        yield b"headway_up 1\n"
+        if is_openmetrics:
+            yield b"# EOF\n"
 
 
 def _end_of(task: "asyncio.Future[InferReply]") -> InferReply | HeadwayError:

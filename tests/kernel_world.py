@@ -70,6 +70,7 @@ class World:
             requests_max=6,
             bytes_max=400,
         )
+        self.listen()
         self.requests = {}
         self.parts = {}
         """Request -> rows and load of each segment that the driver keeps for it."""
@@ -89,6 +90,9 @@ class World:
         for model in ("a", "b"):
             self.ask_for(model, "1", ("cpu:0", "cpu:1"), rows_max=4, can_split=can_split)
         self.make_ready()
+
+    def listen(self):
+        """For who wants to see each step: the kernel is there, and nothing has happened yet."""
 
     # What clients do.
 

@@ -70,6 +70,18 @@ BINARY = (
 )
 
 
+LARGE = bytes(range(256)) * 1000
+
+
+def _in_binary(datatype: str, shape: list[int], data: bytes, **more: object) -> bytes:
+    """A request whose one tensor is bytes behind the JSON, and so is the answer's."""
+    tensor = {"name": "INPUT", "shape": shape, "datatype": datatype}
+    tensor["parameters"] = {"binary_data_size": len(data)}
+    head = {"inputs": [tensor], "parameters": {"binary_data_output": True}, **more}
+    text = json.dumps(head).encode()
+    return _request(body=text + data, headers=f"inference-header-content-length: {len(text)}\r\n")
+
+
 @pytest.mark.parametrize("foreseen", [UNKNOWN, a_forecast(12_345_678, 98_765_432)])
 @pytest.mark.parametrize(
     ("data", "status"),
@@ -88,6 +100,12 @@ BINARY = (
             ),
             200,
         ),
+        (_in_binary("UINT8", [1, 256_000], LARGE), 200),
+        (_in_binary("UINT8", [1, 255_000], LARGE), 400),
+        (_in_binary("UINT8", [1, 256_000], LARGE, id="x" * 5000), 400),
+        (_in_binary("BYTES", [2, 1], b"\x40\x9c\0\0" + LARGE[:40_000] + b"\1\0\0\0a"), 200),
+        (_in_binary("BYTES", [12_801, 1], b"\1\0\0\0a" * 12_801), 200),
+        (_in_binary("BYTES", [12_800, 1], b"\1\0\0\0a" * 12_801), 400),
     ],
 )
 def test_both_ways_answer_alike(data: bytes, status: int, foreseen: Forecast) -> None:
@@ -117,6 +135,39 @@ def test_both_ways_say_how_late_an_answer_is(*, is_kept_alive: bool) -> None:
             assert direct[0] == 200
             assert direct[1].get("headway-late-ms") == header
             assert ("late_ms" in json.loads(direct[2])["parameters"]) is (header is not None)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("connection", ["", "connection: close\r\n"])
+@pytest.mark.parametrize("foreseen", [UNKNOWN, a_forecast(12_345_678)])
+@pytest.mark.parametrize("late_ns", [0, 1_000_000])
+@pytest.mark.parametrize("request_id", [0, 412, -7])
+def test_both_ways_say_which_request_it_was(
+    request_id: int, late_ns: int, foreseen: Forecast, connection: str
+) -> None:
+    """By what records know it, with every other header or none; a call that was none has no id."""
+
+    async def run() -> None:
+        engine = FakeEngine(request_id=request_id, late_ns=late_ns, foreseen=foreseen)
+        direct, asgi = await _both(engine, _request(headers=connection))
+        assert direct == asgi
+        assert direct[0] == 200
+        expected = str(request_id) if request_id else None
+        assert direct[1].get("headway-request-id") == expected
+
+    asyncio.run(run())
+
+
+def test_both_ways_say_which_request_failed() -> None:
+    """An error that ended a request has its id, too."""
+    error = RejectedError("full", reason="model_queue_full", retry_after_ns=2_500_000_000)
+    error.request_id = 412
+
+    async def run() -> None:
+        direct, asgi = await _both(FakeEngine(outcome=error), _request())
+        assert direct == asgi
+        assert (direct[0], direct[1]["headway-request-id"]) == (429, "412")
 
     asyncio.run(run())
 
@@ -209,5 +260,53 @@ def test_a_body_in_pieces_is_put_together() -> None:
             writer.close()
         finally:
             await server.stop(1.0)
+
+    asyncio.run(run())
+
+
+def test_large_tensors_in_pieces_on_one_connection() -> None:
+    """Each comes back whole, whatever stands behind it and however it arrives."""
+    ways: list[bool] = []
+
+    class Watched(OipRest):
+        def direct(self, scope):
+            call = super().direct(scope)
+            ways.append(call is not None)
+            return call
+
+    sent = [bytes((number,)) * 200_000 for number in range(3)]
+    data = b"".join(_in_binary("UINT8", [1, 200_000], each) + _request() for each in sent)
+
+    async def run() -> None:
+        server = HttpServer(Watched(FakeEngine(), version="0"), port=0)
+        await server.start()
+        try:
+            answers = await _exchange(server.port, data, answers=6)
+        finally:
+            await server.stop(1.0)
+        for each, (status, headers, body) in zip(sent, answers[::2], strict=True):
+            assert status == 200
+            assert body[int(headers["inference-header-content-length"]) :] == each
+        assert all(ways)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_while_its_large_body_is_decoded() -> None:
+    """Nothing is submitted for it."""
+
+    async def run() -> None:
+        engine = FakeEngine()
+        app = OipRest(engine, version="0")
+        data = _in_binary("BYTES", [20_000, 1], b"\1\0\0\0a" * 20_000)
+        head, _, body = data.partition(b"\r\n\r\n")
+        pairs = [tuple(line.split(b": ")) for line in head.split(b"\r\n")[1:]]
+        call = app.direct({"method": "POST", "path": ECHO, "headers": pairs})
+        assert call is not None
+        call.run(bytearray(body), lambda _: pytest.fail("nobody is there"))
+        call.cancel()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.sleep(0)
+        assert (app.answers[499], engine.calls) == (1, [])
 
     asyncio.run(run())

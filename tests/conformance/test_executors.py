@@ -267,7 +267,7 @@ def test_warm_up_runs_each_size_with_the_shapes_given(backend, tmp_path):
         ("onnx", PYTHON_MODELS, "INVALID_PROTOBUF|InvalidProtobuf"),
         ("python", "missing.py:Model", "no file `missing.py`"),
         ("python", "missing_module:Model", "no module `missing_module`"),
-        ("python", f"{PYTHON_MODELS}:Missing", "no class `Missing`"),
+        ("python", f"{PYTHON_MODELS}:Missing", "no class or function `Missing`"),
         ("python", f"{PYTHON_MODELS}:FailsToLoad", "OSError: the weights are gone"),
         ("python", PYTHON_MODELS, "not of the form"),
         ("python", "json:JSONDecoder", "no method `infer`"),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.fakes import FakeEngine
 
-from headway.frontends import HttpServer, OipRest
+from headway.frontends import DisconnectWatch, HttpLimits, HttpServer, OipRest
 
 ONE = {"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.5, 2]}
 BODY = json.dumps({"inputs": [ONE]}).encode()
@@ -23,7 +23,7 @@ GRACE_S = 20.0
 @contextlib.asynccontextmanager
 async def serving(engine: FakeEngine, **options) -> AsyncIterator[HttpServer]:
     """A server on a free port, stopped at the end."""
-    server = HttpServer(OipRest(engine, version="1"), port=0, **options)
+    server = HttpServer(OipRest(engine, version="1"), port=0, limits=HttpLimits(**options))
     await server.start()
     try:
         yield server
@@ -124,6 +124,24 @@ def test_a_chunked_body_is_a_body():
                 client.send(b"%x\r\n%b\r\n" % (len(piece), piece))
             client.send(b"0\r\n\r\n")
             assert (await client.answer())[0] == 200
+
+    asyncio.run(run())
+
+
+def test_what_follows_a_body_is_no_header():
+    """A proxy's header cannot be replaced behind its back, in the trailer of a chunked body."""
+
+    async def run():
+        head = INFER[: -len(BODY)].replace(
+            b"content-length: %d" % len(BODY),
+            b"transfer-encoding: chunked\r\nheadway-tenant: acme",
+        )
+        data = head + b"%x\r\n%b\r\n0\r\nheadway-tenant: other\r\n\r\n" % (len(BODY), BODY)
+        engine = FakeEngine()
+        async with serving(engine) as server, connected(server) as client:
+            client.send(data)
+            assert (await client.answer())[0] == 200
+            assert engine.calls[0].tenant == "acme"
 
     asyncio.run(run())
 
@@ -345,7 +363,15 @@ def test_a_tunnel_is_refused():
     asyncio.run(run())
 
 
-def test_garbage_is_not_answered_in_another_requests_place():
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01 hello\r\n\r\n",
+        b"POST /v2/models/echo/infer HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nno length\r\n",
+    ],
+    ids=["head", "body"],
+)
+def test_garbage_is_not_answered_in_another_requests_place(garbage):
     """Behind a request that is still being computed, what cannot be read ends the connection."""
 
     async def run():
@@ -353,7 +379,7 @@ def test_garbage_is_not_answered_in_another_requests_place():
         async with serving(engine) as server, connected(server) as client:
             client.send(INFER)
             await engine.started.wait()
-            client.send(b"\x16\x03\x01 hello\r\n\r\n")
+            client.send(garbage)
             assert await client.end() == b""
             await engine.cancelled.wait()
 
@@ -489,5 +515,153 @@ def test_a_port_is_known_only_while_it_listens():
         with pytest.raises(RuntimeError, match="start it first"):
             _ = server.port
         await server.stop(GRACE_S)
+
+    asyncio.run(run())
+
+
+class Wire(asyncio.Transport):
+    """A connection without a network: keeps what is written, and whether it is read from."""
+
+    def __init__(self):
+        super().__init__()
+        self.written = b""
+        self.is_paused = False
+
+    def write(self, data):
+        self.written += data
+
+    def close(self):
+        pass
+
+    def is_closing(self):
+        return False
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+
+CHUNKED = (
+    b"POST /v2/models/echo/infer HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+)
+"""Takes the way through ASGI, on which a watcher listens for the client's leaving."""
+
+
+async def turns_of_the_loop():
+    """Long enough for everything that is due at once, watchers of a tick of 0 included."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def wired(engine):
+    """A server, one connection of it, and what carries that."""
+    app = OipRest(engine, version="1", watch=DisconnectWatch(tick_s=0))
+    server = HttpServer(app, port=0)
+    await server.start()
+    protocol, wire = server.connection(), Wire()
+    protocol.connection_made(wire)
+    try:
+        yield protocol, wire
+    finally:
+        protocol.connection_lost(None)
+        await server.stop(GRACE_S)
+
+
+LARGE = INFER.replace(BODY, BODY + b" " * 40_000).replace(
+    b"content-length: %d" % len(BODY), b"content-length: %d" % (len(BODY) + 40_000)
+)
+AHEAD = {"many": [INFER] * 20, "large": [LARGE] * 8}
+
+
+@pytest.mark.parametrize("first", [CHUNKED, INFER], ids=["asgi", "direct"])
+@pytest.mark.parametrize("ahead", AHEAD.values(), ids=AHEAD)
+def test_little_is_read_of_what_is_sent_ahead(first, ahead):
+    """Whoever sends on and on behind a slow request fills the system's buffers, not ours."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with wired(engine) as (protocol, wire):
+            protocol.data_received(first + b"".join(ahead))
+            await turns_of_the_loop()
+            assert wire.is_paused
+            engine.gate.set()
+            await turns_of_the_loop()
+            assert wire.written.count(b"HTTP/1.1 200") == 1 + len(ahead)
+            assert not wire.is_paused
+
+    asyncio.run(run())
+
+
+def test_reading_goes_on_for_a_body_whose_request_has_begun():
+    """Of requests that were sent ahead the last, half of it there, is read on when it begins."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with wired(engine) as (protocol, wire):
+            protocol.data_received(CHUNKED + INFER * 20 + INFER[:-5])
+            await turns_of_the_loop()
+            assert wire.is_paused
+            engine.gate.set()
+            await turns_of_the_loop()
+            assert not wire.is_paused
+            protocol.data_received(INFER[-5:])
+            await turns_of_the_loop()
+            assert wire.written.count(b"HTTP/1.1 200") == 22
+
+    asyncio.run(run())
+
+
+def test_requests_that_waited_are_forgotten_with_their_connection():
+    """A lost connection lives on until the collector finds it; what was sent ahead must not."""
+
+    async def run():
+        engine = FakeEngine(gate=asyncio.Event())
+        async with wired(engine) as (protocol, _):
+            protocol.data_received(CHUNKED + INFER)
+            await turns_of_the_loop()
+            assert protocol.pipeline
+            protocol.connection_lost(None)
+            assert not protocol.pipeline
+            protocol.connection_made(Wire())  # for the end of the context
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("piece", [b"a: b\r\n" * 100, b"x" * 600], ids=["fields", "one field"])
+def test_a_trailer_without_end_is_cut_off(piece):
+    """It may be as long as a head."""
+
+    async def run():
+        async with wired(FakeEngine()) as (protocol, wire):
+            protocol.data_received(CHUNKED.removesuffix(b"\r\n"))
+            for _ in range(109):
+                protocol.data_received(piece)
+            assert wire.written == b""
+            protocol.data_received(piece)
+            assert wire.written.startswith(b"HTTP/1.1 431 ")
+
+    asyncio.run(run())
+
+
+def test_a_long_chunked_body_is_no_long_trailer():
+    """What is counted begins anew with each piece of a body, however small."""
+
+    async def run():
+        async with wired(FakeEngine()) as (protocol, wire):
+            protocol.data_received(CHUNKED.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
+            for _ in range(100):
+                protocol.data_received(b"%x\r\n" % 1000)
+                protocol.data_received(b" " * 1000)
+                protocol.data_received(b"\r\n")
+            protocol.data_received(CHUNKED.partition(b"\r\n\r\n")[2])
+            await turns_of_the_loop()
+            assert wire.written.startswith(b"HTTP/1.1 200 ")
 
     asyncio.run(run())

@@ -254,6 +254,14 @@ def test_model_ready_knows_three_answers(engine):
     refused(ask(engine, "GET", "/v2/models/broken/versions/9/ready"), 404)
 
 
+def test_a_model_that_loads_for_the_first_time_is_not_ready(engine):
+    """It has no status to tell yet, and is nevertheless told apart from an unknown one."""
+    engine.loading.add("echo")
+    response = ask(engine, "GET", "/v2/models/echo/ready")
+    assert response.status == 503
+    assert schema.check(schema.ModelReady, response.body) == schema.ModelReady("echo", False)
+
+
 def test_model_metadata_describes_tensors(engine):
     """Metadata has names, datatypes and shapes, the batch axis included."""
     for path in ("/v2/models/echo", "/v2/models/echo/versions/1"):
@@ -388,8 +396,18 @@ def test_shared_memory_is_empty_and_says_why(engine, kind, status, said):
 def test_metrics_are_prometheus_text(engine):
     """The exposition is passed through with its content type."""
     response = ask(engine, "GET", "/metrics")
-    assert engine.metrics_text() == response.body
+    assert b"".join(engine.metrics_text()) == response.body
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_metrics_are_openmetrics_for_who_prefers_it(engine):
+    """The exposition is asked for in that format, and says so."""
+    accept = {"accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3"}
+    response = ask(engine, "GET", "/metrics", headers=accept)
+    assert b"".join(engine.metrics_text(is_openmetrics=True)) == response.body
+    assert response.headers["content-type"].startswith(
+        "application/openmetrics-text; version=1.0.0"
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v2/nothing", "/v2/models", "/v2/models/a/b/c/d"])

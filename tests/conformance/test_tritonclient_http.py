@@ -26,6 +26,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # gevent's and the client's own
     import tritonclient.http as triton
     import tritonclient.http.aio as triton_aio
+    from tritonclient.http.auth import BasicAuth
     from tritonclient.utils import InferenceServerException
 
 NUMPY = {
@@ -287,6 +288,15 @@ def test_bodies_built_by_the_client(serving, client):
     assert np.array_equal(result.as_numpy("OUTPUT"), FP32)
 
 
+def test_a_plugin_puts_headers_into_every_request(serving, client):
+    """As the client's own for basic authentication does; to us they are no key."""
+    client.register_plugin(BasicAuth("somebody", "secret"))
+    assert client.plugin() is not None
+    client.infer("echo", [an_input(FP32)])
+    assert serving.engine.calls[0].credential == ""
+    client.unregister_plugin()
+
+
 def test_errors_reach_the_caller(serving, client):
     """The client raises with our text and status."""
     with pytest.raises(InferenceServerException, match="`nobody` is not served") as caught:
@@ -322,6 +332,28 @@ def test_the_asyncio_client(serving):
                     response_compression_algorithm=algorithm,
                 )
                 assert np.array_equal(result.as_numpy("OUTPUT"), FP32)
+            await the_rest(client)
+
+    async def the_rest(client):
+        settings = await client.get_trace_settings("echo")
+        assert await client.update_trace_settings("echo", {"trace_rate": None}) == settings
+        log_settings = await client.get_log_settings()
+        assert await client.update_log_settings(log_settings) == log_settings
+        await client.load_model("new", config=json.dumps({"slots": 2}))
+        await client.unload_model("new")
+        assert serving.engine.loads == [("new", {"slots": 2})]
+        assert await client.get_cuda_shared_memory_status() == []
+        await client.unregister_system_shared_memory()
+        await client.unregister_cuda_shared_memory()
+        with pytest.raises(InferenceServerException, match="may not be used here"):
+            await client.register_system_shared_memory("r", "/r", 16)
+        with pytest.raises(InferenceServerException, match="cannot be registered"):
+            await client.register_cuda_shared_memory("r", b"handle", 0, 16)
+        body, header_length = client.generate_request_body([an_input(FP32)])
+        assert len(body) > header_length
+        client.register_plugin(BasicAuth("somebody", "secret"))
+        assert await client.is_server_live()
+        client.unregister_plugin()
 
     asyncio.run(run())
 

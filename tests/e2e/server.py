@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -38,7 +39,8 @@ MODELS: Final = Path(__file__).parent / "models"
 WAIT_S: Final = 20.0
 """How long anything may take that takes a moment: long, as it costs only when a test fails."""
 POLL_S: Final = 0.005
-READY: Final = re.compile(r"ready on http://[^:]+:(\d+)(?: and grpc://[^:]+:(\d+))?")
+READY: Final = re.compile(r"ready on https?://[^:]+:(\d+)(?: and grpcs?://[^:]+:(\d+))?")
+ADMIN: Final = re.compile(r"management on https?://[^:]+:(\d+)")
 
 
 class Server:
@@ -49,6 +51,10 @@ class Server:
         self.port = port
         self.grpc_port = 0
         """0 where it serves no gRPC."""
+        self.admin_port = 0
+        """0 where management has no port of its own."""
+        self.tls: ssl.SSLContext | None = None
+        """How to speak to it where it is encrypted."""
         self._log_path = log_path
 
     # What clients do.
@@ -74,11 +80,22 @@ class Server:
         return self.call("POST", path, infer_body(rows, parameters), headers or {})
 
     def call(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        port: int = 0,
     ) -> Answer:
-        """Send a request and read its answer."""
+        """Send a request and read its answer; to the usual port, if no other is named."""
         started_at_s = time.monotonic()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2 * WAIT_S)
+        where, patience_s = ("127.0.0.1", port or self.port), 2 * WAIT_S
+        connection = (
+            http.client.HTTPConnection(*where, timeout=patience_s)
+            if self.tls is None
+            else http.client.HTTPSConnection(*where, timeout=patience_s, context=self.tls)
+        )
         try:
             connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
@@ -183,7 +200,11 @@ class Server:
 
 @contextlib.contextmanager
 def serving(
-    home: Path, config: Mapping[str, object], *, port: int | None = None
+    home: Path,
+    config: Mapping[str, object],
+    *,
+    port: int | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Server]:
     """A server for a configuration, ready; gone with all of its processes afterwards.
 
@@ -191,11 +212,13 @@ def serving(
         home: for the configuration and the log.
         config: as in the file.
         port: set, the server is given back at once, as it starts, and listens there.
+        tls: how to speak to it where it is encrypted.
     """
     path = home / "serve.yaml"
     path.write_text(json.dumps(config))
     arguments = ["serve", str(path)] + ([] if port is None else ["--port", str(port)])
     with running(home, arguments) as server:
+        server.tls = tls
         if port is None:
             wait_ready(server)
         else:
@@ -235,6 +258,8 @@ def wait_ready(server: Server) -> None:
             pytest.fail(f"the server ended at its start:\n{server.log()}")
         server.port = int(found[1]) if found else 0
         server.grpc_port = int(found[2] or 0) if found else 0
+        admin = ADMIN.search(server.log())
+        server.admin_port = int(admin[1]) if admin else 0
         return found is not None
 
     wait_until(has_said_so, "the server says that it is ready")

@@ -163,7 +163,7 @@ def test_model_that_does_not_load(tmp_path: Path) -> None:
     """As it is said by the back end."""
     with pytest.raises(LoadError, match="there is no model file"):
         run(profile, str(tmp_path / "none.onnx"))
-    with pytest.raises(LoadError, match="has no class `Nobody`"):
+    with pytest.raises(LoadError, match="has no class or function `Nobody`"):
         run(profile, f"{PYTHON_MODELS}:Nobody")
 
 

@@ -133,6 +133,24 @@ def test_all_calls_of_the_client(tmp_path):
     assert seen["repository"] == steps
     (stats,) = seen["statistics"]["model_stats"]
     assert int(stats["inference_stats"]["success"]["count"]) > 40
+    assert seen["cuda"] == ["", "StatusCode.UNIMPLEMENTED"]
+    assert seen["plugin"] == [True, True]
+    rest = seen["aio"].pop("rest of its calls")
+    assert rest == {
+        "ready": [True, True],
+        "server": "headway",
+        "metadata": ["1"],
+        "config": "tiny",
+        "index": 3,
+        "statistics": 1,
+        "trace": True,
+        "log": True,
+        "regions": ["aio"],
+        "memory": True,
+        "cuda": "StatusCode.UNIMPLEMENTED",
+        "cuda regions": "",
+        "cuda gone": "None",
+    }
     assert seen["aio"] == {
         "live": True,
         "many": True,
@@ -216,6 +234,10 @@ def test_refusal_says_why_and_when_to_come_again(tmp_path, folder, channel):
         assert int(said["retry-after"]) >= 1
         folder.open()
         assert all(each.result(timeout=20) for each in held)
+        answers = {"OK": 3, "RESOURCE_EXHAUSTED": 1, "NOT_FOUND": 0}
+        for code, count in answers.items():
+            assert server.metric("headway_grpc_answers_total", code=code) == count
+        assert server.metric("headway_grpc_stream_requests") == 0
 
 
 def test_message_that_is_too_large_is_refused_and_the_next_is_served(tmp_path, channel):
@@ -247,3 +269,13 @@ def test_shared_memory_is_off_unless_it_is_switched_on(tmp_path, channel):
         path = "/v2/systemsharedmemory/region/r/register"
         assert server.post(path, {"key": "/r", "byte_size": 4}).status == 403
         assert server.post("/v2/cudasharedmemory/region/r/register", {}).status == 501
+
+
+@pytest.mark.parametrize("name", ["n" * 50_000, "\u00e9" * 5000])
+def test_error_with_a_long_name_arrives_as_it_is(tmp_path, folder, channel, name):
+    """A text that is too long for gRPC's trailers must not turn one error into another."""
+    with serving(tmp_path, a_grpc_config(puppet(folder))) as server:
+        with pytest.raises(grpc.RpcError) as failed:
+            call(channel(server), "ModelMetadata", INFERENCE["ModelMetadataRequest"](name=name))
+        assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+        assert "is not served" in failed.value.details()

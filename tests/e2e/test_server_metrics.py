@@ -1,17 +1,28 @@
 """What a server counts: there from the start, what clients saw, back to nothing at rest."""
 
+import socket
+import time
 from collections import Counter
+from functools import partial
 
+import pytest
 from tests.e2e.answers import tags_of
 from tests.e2e.puppet import HOLD, KILL, puppet, row
-from tests.e2e.server import a_config, serving, wait_until
+from tests.e2e.server import a_config, infer_body, serving, wait_until
 
 TIERS = {"standard": {"budget": "60s"}, "short": {"budget": "400ms"}}
 GAUGES_AT_REST = (
     "headway_queue_depth",
     "headway_queue_oldest_age_seconds",
+    "headway_requests_in_flight",
+    "headway_requests_oldest_age_seconds",
+    "headway_estimated_wait_seconds",
     "headway_slots_busy",
 )
+SETTLED = ("headway_decision_", "headway_loop_lag_", "headway_tier_", "headway_worker_")
+"""The loads were decisions already; promises and workers are there from the start."""
+READ = ("headway_device_utilization_", "headway_device_memory_")
+"""From cores and memory, which others use too."""
 
 
 def test_every_series_is_there_from_the_start(tmp_path, folder):
@@ -23,8 +34,8 @@ def test_every_series_is_there_from_the_start(tmp_path, folder):
         for name, labels, value in metrics.all:
             if name == "headway_http_answers_total" and labels["status"] in {"200", "503"}:
                 continue  # whether the server was ready was asked before
-            if name.startswith(("headway_decision_", "headway_loop_lag_")):
-                continue  # the loads were decisions already
+            if name.startswith((*SETTLED, *READ)):
+                continue
             if name.startswith("headway_") and name not in settled:
                 assert value == 0, (name, labels)
         for name, value in settled.items():
@@ -37,6 +48,10 @@ def test_every_series_is_there_from_the_start(tmp_path, folder):
                 metrics.total("headway_requests_total", outcome="completed", **labels)
                 metrics.total("headway_latency_seconds_count", **labels)
                 metrics.total("headway_queue_delay_seconds_bucket", le="+Inf", **labels)
+        assert metrics.total("headway_tier_budget_seconds", tier="short") == 0.4
+        assert metrics.total("headway_tier_attainment_target_ratio", tier="standard") == 0.99
+        assert metrics.total("headway_worker_starts_total", worker="cpu:0") == 1
+        assert metrics.total("headway_worker_losses_total") == 0
         metrics.total("process_resident_memory_bytes")
 
 
@@ -80,6 +95,7 @@ def test_counts_are_those_of_the_clients(tmp_path, folder, clients):
         assert metrics.total(name, outcome="expired", tier="short") == 1
         assert metrics.total(name, outcome="failed", reason="worker_lost") == 1
         assert metrics.total(name) == 24 + 5 + 1 + 1 + 1
+        assert metrics.total("headway_requests_arrived_total") == metrics.total(name)
         assert metrics.total("headway_deadline_violations_total") == 7
         assert metrics.total("headway_latency_seconds_count") == 24
         batches = len(folder.batches())
@@ -88,8 +104,39 @@ def test_counts_are_those_of_the_clients(tmp_path, folder, clients):
         assert metrics.total("headway_batch_rows_sum") == sum(map(len, folder.batches()))
         assert metrics.total("headway_batches_failed_total") == 1
         assert metrics.total("headway_stage_seconds_count", stage="execution") == batches - 1
+        busy_s = metrics.total("headway_slots_busy_seconds_total", device="cpu:0")
+        device_s = metrics.total("headway_device_seconds_total", device="cpu:0", model="puppet")
+        assert device_s == pytest.approx(busy_s)
+        wasted = "headway_device_wasted_seconds_total"
+        assert 0 < metrics.total(wasted, reason="failed") < device_s
+        assert metrics.total(wasted) == metrics.total(wasted, reason="failed")
+        assert metrics.total("headway_worker_starts_total", worker="cpu:0") == 2
         for gauge in GAUGES_AT_REST:
             assert metrics.total(gauge) == 0, gauge
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_latency_counts_from_the_head_of_a_request(tmp_path, folder, is_chunked):
+    """While a client still sends its body it waits already, and so do metrics say."""
+    body = infer_body(row(1))
+    how = "transfer-encoding: chunked" if is_chunked else f"content-length: {len(body)}"
+    if is_chunked:
+        body = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+    head = f"POST /v2/models/puppet/infer HTTP/1.1\r\nhost: x\r\n{how}\r\n\r\n"
+    with serving(tmp_path, a_config(puppet(folder))) as server:
+        latency_s = partial(server.metric, "headway_latency_seconds_sum")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+            client.sendall(head.encode() + body[:9])
+            server.infer("puppet", row(2))
+            server.infer("puppet", row(3))  # who came before has been heard by now
+            began_s = time.monotonic()
+            for tag in range(4, 14):
+                server.infer("puppet", row(tag))
+            passed_s = time.monotonic() - began_s
+            before_s = latency_s()
+            client.sendall(body[9:])
+            assert client.recv(12) == b"HTTP/1.1 200"
+        assert latency_s() - before_s >= passed_s
 
 
 def test_statistics_count_rows_and_batches(tmp_path, folder, clients):

@@ -35,7 +35,7 @@ def started(tmp_path, config):
         ("broken.onnx", "this is no model", "broken.onnx"),
         ("absent.onnx", None, "absent.onnx"),
         ("broken.py:Model", "def nonsense(:", "SyntaxError"),
-        ("hollow.py:Model", "x = 1", "no class `Model`"),
+        ("hollow.py:Model", "x = 1", "no class or function `Model`"),
     ],
 )
 def test_bad_model_file(tmp_path, name, text, words):

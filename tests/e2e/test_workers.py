@@ -27,7 +27,7 @@ from tests.pool_driver import (
 
 from headway import executors
 from headway.core import Datatype, DeviceName, SlotClass, Tensor
-from headway.executors import LaneSpec, WorkerPool
+from headway.executors import LaneSpec, WorkerPool, pool
 
 LEFT, RIGHT = DeviceName("left"), DeviceName("right")
 ROOT = Path(__file__).parent.parent.parent
@@ -103,6 +103,9 @@ def test_killed_worker_loses_only_its_own_batches():
             assert caught.value.code == "worker_lost"
             again = await driver.load(python_spec("Echo"), LEFT)
             assert data_of(await driver.infer(again.replica_id, row(4))) == data_of([row(4)])
+            assert driver.pool.starts == {"left": 2, "right": 1}
+            pids = driver.pool.worker_pids()
+            assert driver.pool.workers() == {pids["left"]: "left", pids["right"]: "right"}
 
     run(scenario())
 
@@ -370,6 +373,7 @@ def test_isolated_models_have_a_process_each():
         async with running_pool(a_group(is_isolated=True)) as driver:
             one, two = await driver.load_python("Dies"), await driver.load_python("Echo")
             assert len(driver.pool.worker_pids()) == 2
+            assert sorted(driver.pool.workers().values()) == ["cpu/dies", "cpu/echo"]
             batch = driver.begin(one.replica_id, row(1), parameters={"how": "segfault"})
             with pytest.raises(LostError):
                 await driver.result(batch)
@@ -385,6 +389,21 @@ def test_isolated_models_have_a_process_each():
             asyncio.get_running_loop().remove_reader(exited)
             os.close(exited)
             assert len(driver.losses) == 1
+            await driver.load_python("Dies")
+            assert driver.pool.starts == {"cpu/dies": 2, "cpu/echo": 1}
+
+    run(scenario())
+
+
+def test_workers_that_are_counted_by_name_are_bounded(monkeypatch):
+    """What is isolated under ever new names is counted as other in the end."""
+    monkeypatch.setattr(pool, "_WORKERS_MAX", 1)
+
+    async def scenario():
+        async with running_pool(a_group(is_isolated=True)) as driver:
+            for name in ("Echo", "Dies"):
+                await driver.load_python(name)
+            assert driver.pool.starts == {"cpu/echo": 1, "other": 1}
 
     run(scenario())
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
+from tritonclient.grpc.auth import BasicAuth
 from tritonclient.utils import InferenceServerException, shared_memory
 
 from headway.frontends.oip_messages import INFERENCE
@@ -41,6 +42,8 @@ def main(address: str) -> None:
             "async": concurrently(client),
             "stream": streamed(client),
             "memory": in_shared_memory(client),
+            "cuda": in_no_cuda_memory(client),
+            "plugin": with_plugin(client),
             "settings": settings(client),
             "repository": repository(client),
             "statistics": client.get_inference_statistics("tiny", as_json=True),
@@ -233,10 +236,71 @@ async def aio(address: str) -> dict[str, Any]:
             if error is None
         ]
         return {
+            "rest of its calls": await the_rest(client),
             "live": await client.is_server_live(),
             "many": all(is_right(result, X + number) for number, result in enumerate(many)),
             "streamed": sorted(streamed),
         }
+
+
+async def the_rest(client: triton_aio.InferenceServerClient) -> dict[str, Any]:
+    """What the asynchronous client has beside inference."""
+    seen: dict[str, Any] = {
+        "ready": [await client.is_server_ready(), await client.is_model_ready("tiny")],
+        "server": (await client.get_server_metadata(as_json=True))["name"],
+        "metadata": (await client.get_model_metadata("tiny", as_json=True))["versions"],
+        "config": (await client.get_model_config("tiny", as_json=True))["config"]["name"],
+        "index": len((await client.get_model_repository_index(as_json=True))["models"]),
+        "statistics": len(
+            (await client.get_inference_statistics("tiny", as_json=True))["model_stats"]
+        ),
+    }
+    trace, log = await client.get_trace_settings(), await client.get_log_settings()
+    await client.unload_model("stamped")
+    await client.load_model("stamped")
+    with region("headway-test-aio") as given:
+        shared_memory.set_shared_memory_region(given, [X])
+        await client.register_system_shared_memory("aio", "/headway-test-aio", X_BYTES)
+        regions = await client.get_system_shared_memory_status(as_json=True)
+        result = await client.infer("tiny", [placed("aio")])
+        await client.unregister_system_shared_memory("aio")
+    return seen | {
+        "trace": await client.update_trace_settings(settings={"trace_level": ["OFF"]}) == trace,
+        "log": await client.update_log_settings({"log_info": True}) == log,
+        "regions": list(regions["regions"]),
+        "memory": is_right(result, X),
+        "cuda": await refused(client.register_cuda_shared_memory("c", b"aGFuZGxl", 0, 4)),
+        "cuda regions": str(await client.get_cuda_shared_memory_status()),
+        "cuda gone": str(await client.unregister_cuda_shared_memory()),
+    }
+
+
+async def refused(call: Any) -> str:
+    """The status of what must fail."""
+    try:
+        await call
+    except InferenceServerException as error:
+        return str(error.status())
+    return "no error"
+
+
+def in_no_cuda_memory(client: triton.InferenceServerClient) -> list[str]:
+    """There is none here; what lists and forgets it works all the same."""
+    known = str(client.get_cuda_shared_memory_status())
+    client.unregister_cuda_shared_memory()
+    try:
+        client.register_cuda_shared_memory("c", b"aGFuZGxl", 0, 4)
+    except InferenceServerException as error:
+        return [known, str(error.status())]
+    return [known, "no error"]
+
+
+def with_plugin(client: triton.InferenceServerClient) -> list[bool]:
+    """A plugin that puts headers into every request."""
+    client.register_plugin(BasicAuth("somebody", "secret"))
+    seen = [client.plugin() is not None, is_right(client.infer("tiny", [fp32(X)]), X)]
+    client.unregister_plugin()
+    return seen
 
 
 def is_right(result: triton.InferResult, array: np.ndarray) -> bool:

@@ -6,12 +6,14 @@ import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.fakes import a_reply
 
-from headway.core import Datatype, Tensor, bytes_element_ends, concat_bytes, elements_of
+from headway.core import Datatype, Forecast, Tensor, bytes_element_ends, concat_bytes, elements_of
 from headway.errors import InvalidRequestError
 from headway.frontends import Regions
 from headway.frontends.oip_grpc_infer import decode_call, encode_reply
+from headway.frontends.oip_grpc_raw import RawReader, encode_answer
 from headway.frontends.oip_messages import INFERENCE
 
 REQUEST = INFERENCE["ModelInferRequest"]
@@ -104,6 +106,126 @@ def test_any_bytes_are_a_request_or_an_error(body):
         return
 
 
+def both_ways(body, **how):
+    """What the two readers make of a message: a call, or None for an error."""
+    given = {"arrived_at_ns": 7, "metadata": {}, "left_ns": None} | how
+    try:
+        slow = decode_call(REQUEST.FromString(body), regions=NO_REGIONS, **given)
+    except (DecodeError, InvalidRequestError):
+        slow = None
+    reader = RawReader()
+    try:
+        fast = [reader.read(kind(body), **given) for kind in (bytes, bytearray, bytes)]
+    except InvalidRequestError:
+        fast = [None]
+        assert slow is None
+    return slow, fast
+
+
+def assert_alike(slow, fast):
+    """The quick reader leaves it to the other, or says the same, also when it remembers."""
+    if fast[0] is None:
+        assert fast[1:] in ([], [None, None])
+        return
+    for one in fast:
+        assert slow is not None
+        assert one.request_id == slow.request_id
+        assert not (one.is_typed)
+        assert not (slow.is_typed)
+        assert not (one.places)
+        assert not (slow.places)
+        assert [bytes(t.data) for t in one.call.inputs] == [bytes(t.data) for t in slow.call.inputs]
+        alike = replace(one.call, inputs=list(slow.call.inputs))
+        assert alike == replace(slow.call, inputs=list(slow.call.inputs))
+        assert [(t.name, t.datatype, t.shape) for t in one.call.inputs] == [
+            (t.name, t.datatype, t.shape) for t in slow.call.inputs
+        ]
+
+
+def raw_request(drawn, **fields):
+    """A request with these tensors."""
+    request = REQUEST(model_name="m", **fields)
+    for at, tensor in enumerate(drawn):
+        request.inputs.add(name=f"t{at}", datatype=tensor.datatype, shape=tensor.shape)
+        request.raw_input_contents.append(tensor.data)
+    return request
+
+
+@given(st.lists(tensors(), max_size=3), st.text(max_size=4), st.none() | st.integers(0, 2**62))
+def test_quick_reader_reads_every_raw_request(drawn, request_id, left_ns):
+    """It takes them itself, and says what the other says."""
+    body = raw_request(drawn, id=request_id, model_version="2").SerializeToString()
+    slow, fast = both_ways(body, left_ns=left_ns)
+    assert fast[0] is not None
+    assert_alike(slow, fast)
+
+
+@given(st.binary(max_size=200))
+def test_quick_reader_is_never_quicker_than_right(body):
+    """On any bytes at all."""
+    assert_alike(*both_ways(body))
+
+
+@given(
+    st.lists(tensors(), max_size=3),
+    st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3), st.integers(0, 3)), max_size=3),
+)
+def test_quick_reader_of_damaged_requests(drawn, damages):
+    """Bytes put in, taken out and changed anywhere in a request."""
+    body = raw_request(drawn, id="abc").SerializeToString()
+    for at, put, cut in damages:
+        body = body[:at] + put + body[at + cut :]
+    assert_alike(*both_ways(body))
+
+
+@given(st.lists(tensors(), max_size=2), st.integers(0, 40), st.integers(0, 40))
+def test_quick_reader_of_fields_in_any_order(drawn, first, second):
+    """Two messages of one wire, cut where fields end: the last id counts, tensors add up."""
+    one = raw_request(drawn, id="1").SerializeToString()
+    other = raw_request(drawn[:1], id="2").SerializeToString()
+    assert_alike(*both_ways(one[:first] + other + one[first:]))
+    assert_alike(*both_ways(other + one[second:]))
+
+
+@given(
+    st.lists(tensors(), max_size=3),
+    st.text(max_size=4),
+    st.booleans(),
+    st.integers(0, 2**40),
+    st.integers(0, 3),
+    st.integers(0, 2**40),
+    st.integers(-(2**62), 2**62),
+)
+def test_quick_reply_is_the_other_reply(
+    drawn, request_id, is_final, late_ns, segments, bound_ns, known_as
+):
+    """Field for field, as protobuf reads it; in a stream, too."""
+    outputs = [replace(tensor, name=f"t{at}") for at, tensor in enumerate(drawn)]
+    reply = a_reply(
+        *outputs,
+        late_ns=late_ns,
+        segments=segments,
+        request_id=known_as,
+        foreseen=Forecast(mean_ns=bound_ns // 2, bound_ns=bound_ns),
+        budget_ns=late_ns + 1,
+        source="headway-budget-ms",
+    )
+    decoded = RawReader().read(
+        raw_request([], id=request_id).SerializeToString(),
+        arrived_at_ns=0,
+        metadata={},
+        left_ns=None,
+    )
+    wanted = encode_reply(reply, decoded)
+    written = b"".join(encode_answer(reply, decoded, is_final=is_final))
+    if is_final:
+        wanted.parameters["triton_final_response"].bool_param = True
+        found = INFERENCE["ModelStreamInferResponse"].FromString(written)
+        assert found == INFERENCE["ModelStreamInferResponse"](infer_response=wanted)
+    else:
+        assert INFERENCE["ModelInferResponse"].FromString(written) == wanted
+
+
 PARAMETER = st.one_of(
     st.tuples(st.just("bool_param"), st.booleans()),
     st.tuples(st.just("int64_param"), st.integers(-(2**63), 2**63 - 1)),
@@ -150,6 +272,12 @@ def odd_requests(draw):
         put(request.outputs.add(name=draw(st.sampled_from(["y", "z"]))).parameters)
     request.raw_input_contents.extend(draw(st.lists(st.binary(max_size=8), max_size=3)))
     return request
+
+
+@given(odd_requests())
+def test_quick_reader_of_odd_requests(request):
+    """What it takes itself of them, it reads as the other does."""
+    assert_alike(*both_ways(request.SerializeToString()))
 
 
 @given(odd_requests(), st.none() | st.integers(0, 2**62))

@@ -13,6 +13,7 @@ from headway.config import (
     Backend,
     Config,
     LoadedConfig,
+    Oversize,
     PriorityPolicyConfig,
     SourceKind,
     cache_folder,
@@ -25,6 +26,7 @@ from headway.config import (
     load_target,
     model_params,
     model_spec,
+    service_tiers,
     tier_of,
     tiers,
     usable_cores,
@@ -257,14 +259,52 @@ E = "name: a, inputs: [{name: x, datatype: FP32, shape: [-1, 4]}]"
 F = "outputs: [{name: y, datatype: FP32, shape: [-1, 4]}]"
 """Together an emulated model, but for its options."""
 G = "{kind: emulated}"
+H = "sha256:" + "0" * 64
+"""What a key is kept as."""
 REFUSALS = [
+    ("tenancy: {}", "tenancy.tenants: `tenants` is missing", "by name"),
+    (
+        "tenancy: {tenants: {a: {keys: [{hash: hwk_secret}]}}}",
+        "tenancy.tenants.a.keys.0.hash: this is not the hash of a key",
+        "sha256:",
+    ),
+    (
+        f"tenancy: {{tenants: {{a: {{keys: [{{hash: '{H}'}}]}}, b: {{keys: [{{hash: '{H}'}}]}}}}}}",
+        "tenancy.tenants.b.keys.0.hash: the key is one of tenant `a` already",
+        "headway key",
+    ),
+    (
+        "tenancy: {tenants: {a: {tier: gold}}}",
+        "tenants.a.tier: there is no tier `gold`",
+        "standard",
+    ),
+    (
+        "tenancy: {tenants: {a: {tiers: [x]}}}",
+        "tenants.a.tiers.0: there is no tier `x`",
+        "standard",
+    ),
+    ("tenancy: {tenants: {a: {models: [x]}}}", "a.models.0: there is no model `x`", "models:"),
+    ("tenancy: {tenants: {a: {}}, anonymous: b}", "tenancy.anonymous: there is no tenant `b`", "a"),
+    (
+        "tenancy: {tenants: {a: {reserve: 0.6}, b: {reserve: 0.6}}}",
+        "tenancy.tenants: reserves add up to 1.2 of the capacity",
+        "1 or less",
+    ),
+    (
+        "server: {shared_memory: true}\ntenancy: {tenants: {a: {}}}",
+        "serve.yaml:1: server.shared_memory: tenants share nothing",
+        "false",
+    ),
+    ("tenancy: {tenants: {a: {quota: {period: day}}}}", "device_time` is missing", "in a period"),
+    ("server: {port: 81, admin: {port: 81}}", "admin.port: `81` is the server's own", "another"),
+    ("server: {tls: {key: a}}", "server.tls.certificate: `certificate` is missing", "PEM"),
     (
         "server:\n  prot: 1",
         "serve.yaml:2: server.prot: `prot` is not a setting of server",
         "`port`",
     ),
     ("sever: {}", "serve.yaml:1: sever: `sever` is not a setting", "did you mean `server`?"),
-    ("server: 3", "serve.yaml:1: server: `3` is not a mapping of settings", "HTTP"),
+    ("server: 3", "serve.yaml:1: server: `3` is not a mapping of settings", "interfaces"),
     ("server:\n\n  port: true", "serve.yaml:3: server.port: `true` is not a whole number", "Port"),
     ("server: {port: 65536}", "server.port: `65536` must be less than or equal to 65535", "Port"),
     ("server: {grace: 5}", "server.grace: `5` is not a duration such as", "SIGTERM"),
@@ -672,6 +712,34 @@ def test_example_of_an_emulated_server_is_valid() -> None:
     assert {model.backend for model in config.models} == {Backend.EMULATED}
 
 
+def test_service_tiers_are_ours_or_the_two_ends() -> None:
+    """OpenAI's names mean what is written, else a tier of that name, else one of the two ends."""
+    text = "{tiers: {slow: {priority: 9}, fast: {priority: 0}, usual: {priority: 3}}%s}"
+    usual = service_tiers(config_of(text % ""))
+    own = {name: name for name in ("slow", "fast", "usual")}
+    assert usual == {**own, "priority": "fast", "flex": "slow"}
+    written = service_tiers(
+        config_of(text % ", server: {openai: {service_tiers: {flex: usual, auto: fast}}}")
+    )
+    assert written == {**own, "priority": "fast", "flex": "usual", "auto": "fast"}
+    named = service_tiers(config_of("{tiers: {flex: {priority: 1}, night: {priority: 8}}}"))
+    assert named["flex"] == "flex"
+
+
+def test_a_service_tier_needs_its_tier(refused: Any) -> None:
+    """A tier that is not there is found before the server starts."""
+    text = "{server: {openai: {service_tiers: {flex: bulk}}}}"
+    assert "no tier `bulk`" in str(refused(text))
+    assert refused(text).path == "server.openai.service_tiers.flex"
+
+
+def test_example_for_openai_is_valid() -> None:
+    """The file among the examples says nothing doubtful, and takes more texts than a batch has."""
+    config = load_config(ROOT / "examples/openai.yaml", environ={}).config
+    assert warnings_of(config) == ()
+    assert config.models[0].batch.oversize is Oversize.SPLIT
+
+
 def test_pinning_to_a_core_that_is_not_ours_is_refused() -> None:
     """A core outside the process's set is a wrong setting, not a crash of a worker."""
     with pytest.raises(ConfigError, match="may not use core `99`") as caught:
@@ -715,6 +783,19 @@ def test_tier_says_how_late_its_requests_are_served(tier: str, late_ns: int) -> 
     """Not at all, unless it is written; then for half a minute, unless a time is written too."""
     config = config_of(f"tiers: {{t: {tier}}}")
     assert tiers(config)[TierName("t")].late_ns == late_ns
+
+
+@pytest.mark.parametrize(("tier", "ratio"), [("{}", 0.99), ("{attainment: 0.9}", 0.9)])
+def test_tier_says_what_part_of_its_requests_is_to_be_met(tier: str, ratio: float) -> None:
+    """Ninety-nine of a hundred, unless another part is written."""
+    config = config_of(f"tiers: {{t: {tier}}}")
+    assert tiers(config)[TierName("t")].attainment_ratio == ratio
+
+
+@pytest.mark.parametrize("ratio", ["0", "1", "99"])
+def test_attainment_leaves_room_for_an_error(refused: Any, ratio: str) -> None:
+    """A target of all requests has no error budget, and one in per cent is a mistake."""
+    assert refused(f"tiers: {{t: {{attainment: {ratio}}}}}").path == "tiers.t.attainment"
 
 
 def test_override_replaces_settings_of_one_model() -> None:

@@ -24,3 +24,15 @@ def test_decision_on_values_quotes_its_results() -> None:
     page = (ROOT / "docs/internals/adr/0007-structs-for-events.md").read_text("utf-8")
     rows = json.loads((ROOT / "benchmarks/results/values.json").read_text("utf-8"))["rows"]
     assert [row["kind"] for row in rows if f"{row['ns_each']:,} ns" not in page] == []
+
+
+def test_guide_on_tracing_quotes_its_results() -> None:
+    """The guide's table of costs has the microseconds that the results file has."""
+    page = (ROOT / "docs/guides/tracing.md").read_text("utf-8")
+    results = json.loads((ROOT / "benchmarks/results/tracing_cost.json").read_text("utf-8"))
+    _, *rows = results["rows"]
+    lines = [
+        f"| {row['request']} | {row['added_us']:.1f} us | {row['thread_us']:.0f} us |"
+        for row in rows
+    ]
+    assert [line for line in lines if line not in page] == []

@@ -1,5 +1,6 @@
 """The generated pages are those of the code, and the tables behind them are complete."""
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def test_pages_name_every_error_and_verb() -> None:
     page = gen_docs.errors_page()
     assert all(f"`{name}`" in page for name in errors.__all__)
     assert all(f"## `headway {verb}`" in gen_docs.cli_page() for verb in VERBS)
+
+
+def test_arguments_are_described_as_the_help_prints_them() -> None:
+    """A per cent sign, which a parser wants twice, is one; what a help fills in is filled in."""
+    parser = argparse.ArgumentParser()
+    action = parser.add_argument("--part", default=7, metavar="X", help="30 %% or %(default)s")
+    assert gen_docs.argument_row(action) == ("`--part X`", "30 % or 7")
 
 
 def test_cells_cannot_break_a_table() -> None:

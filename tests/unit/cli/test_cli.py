@@ -16,7 +16,14 @@ from headway.config.environment import environment
 from headway.errors import HeadwayError
 
 ROOT = Path(__file__).parents[3]
-RUN_HERE = ("config", "plan policy", "version")
+RUN_HERE = (
+    "config",
+    "monitoring dashboards",
+    "monitoring rules",
+    "monitoring scrape",
+    "plan policy",
+    "version",
+)
 """Verbs whose example needs no server, no file of a run and no minute; the others are parsed."""
 
 
@@ -98,6 +105,9 @@ def test_unknown_verb_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
         "load http://x --duration 0s",
         "sim a.yaml --policy best",
         "demo --qui",
+        "demo --against fifo",
+        "demo --ui --keep",
+        "demo --ui --format json",
     ],
 )
 def test_bad_usage_is_two(line: str, capsys: pytest.CaptureFixture[str]) -> None:

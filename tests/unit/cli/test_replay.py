@@ -147,7 +147,7 @@ def test_score_judges_predictors_that_were_not_there(
     assert main(words) == EXIT_OK
     out = capsys.readouterr().out
     assert "execution" in out
-    assert "own profiles" in out
+    assert "own profiles" in " ".join(out.split())  # a long path folds what is below the table
 
 
 def test_score_of_an_unknown_predictor_is_refused(

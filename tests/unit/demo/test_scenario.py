@@ -96,7 +96,9 @@ def test_config_is_valid_and_says_what_was_measured(tmp_path: Path) -> None:
     path.write_text(config_text(graphs, scenario, cores=(2, 3), port=8123), encoding="utf-8")
     config = load_config(path, environ={}).config
     assert {name: tier.budget for name, tier in config.tiers.items()} == scenario.budgets_ns()
-    assert sorted(model.name for model in config.models) == sorted(NAMES)
+    assert sorted(model.name for model in config.served) == sorted(NAMES)
+    (pipeline,) = [model for model in config.models if model.pipeline is not None]
+    assert (pipeline.name, pipeline.tier) == ("ocr", "bulk")
     assert config.devices[0].cores == (2, 3)
     assert config.server.port == 8123
     assert "9ms alone" in path.read_text(encoding="utf-8")
@@ -117,3 +119,13 @@ def test_choose_models_keeps_the_order_of_the_catalogue() -> None:
     assert choose_models(["silero-vad", "magika"]) == ("magika", "silero-vad")
     with pytest.raises(ConfigError, match="no model `resnet`"):
         choose_models(["resnet"])
+
+
+def test_page_elsewhere_may_look_where_it_is_named(tmp_path) -> None:
+    """Its origin and no other; without a page nobody's."""
+    graphs = {name: Path(f"/models/{name}.onnx") for name in NAMES}
+    path = tmp_path / "demo.yaml"
+    for origin, allowed in (("http://127.0.0.1:9", ["http://127.0.0.1:9"]), (None, [])):
+        text = config_text(graphs, a_scenario(), cores=None, port=1, page_origin=origin)
+        path.write_text(text, encoding="utf-8")
+        assert list(load_config(path, environ={}).config.server.cors_origins) == allowed

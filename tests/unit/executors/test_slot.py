@@ -262,7 +262,7 @@ def test_worker_tells_why_a_load_failed(control):
     """Before and after the model is in memory, a failure keeps nothing."""
     control.send(a_load(1, "Missing"), a_load(2, "FailsToLoad"), a_load(3, "DoubledRows"))
     first, second = control.hear(), control.hear()
-    assert "no class `Missing`" in first.message
+    assert "no class or function `Missing`" in first.message
     assert second == LoadError(replica_id=2, message="OSError: the weights are gone")
     assert isinstance(control.hear(), Loaded)
     assert "`y` has shape [2, 4]" in control.hear().message

@@ -1,10 +1,14 @@
 """Errors as gRPC: codes, texts and trailing metadata; and the messages that are committed."""
 
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
 import grpc
 import pytest
 from google.protobuf import descriptor_pool
 
-import gen_proto
 from headway import errors
 from headway.errors import (
     DeadlineExceededError,
@@ -18,20 +22,31 @@ from headway.errors import (
     WorkerLostError,
 )
 from headway.frontends import status_of
-from headway.frontends.grpc_errors import code_of, failure_of
+from headway.frontends.grpc_errors import TRAILER_BYTES_MAX, code_of, failure_of
+from headway.frontends.grpc_status import StatusCode
 from headway.frontends.oip_messages import INFERENCE
 
+GEN_PROTO = Path(__file__).parents[3] / "tools" / "gen_proto.py"
+
 PAIRS = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    404: grpc.StatusCode.NOT_FOUND,
-    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    499: grpc.StatusCode.CANCELLED,
-    500: grpc.StatusCode.INTERNAL,
-    501: grpc.StatusCode.UNIMPLEMENTED,
-    503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+    401: StatusCode.UNAUTHENTICATED,
+    400: StatusCode.INVALID_ARGUMENT,
+    403: StatusCode.PERMISSION_DENIED,
+    404: StatusCode.NOT_FOUND,
+    429: StatusCode.RESOURCE_EXHAUSTED,
+    499: StatusCode.CANCELLED,
+    500: StatusCode.INTERNAL,
+    501: StatusCode.UNIMPLEMENTED,
+    503: StatusCode.UNAVAILABLE,
+    504: StatusCode.DEADLINE_EXCEEDED,
 }
+
+
+def test_codes_are_those_of_the_specification():
+    """By name and number, as the gRPC library has them."""
+    assert {one.name: int(one) for one in StatusCode} == {
+        one.name: one.value[0] for one in grpc.StatusCode
+    }
 
 
 def test_both_interfaces_mean_the_same_by_an_error():
@@ -44,12 +59,12 @@ def test_both_interfaces_mean_the_same_by_an_error():
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (InvalidRequestError("x"), grpc.StatusCode.INVALID_ARGUMENT),
-        (ModelNotFoundError("x"), grpc.StatusCode.NOT_FOUND),
-        (NotAllowedError("x"), grpc.StatusCode.PERMISSION_DENIED),
-        (UnsupportedError("x"), grpc.StatusCode.UNIMPLEMENTED),
-        (UnavailableError("x"), grpc.StatusCode.UNAVAILABLE),
-        (WorkerLostError("x"), grpc.StatusCode.UNAVAILABLE),
+        (InvalidRequestError("x"), StatusCode.INVALID_ARGUMENT),
+        (ModelNotFoundError("x"), StatusCode.NOT_FOUND),
+        (NotAllowedError("x"), StatusCode.PERMISSION_DENIED),
+        (UnsupportedError("x"), StatusCode.UNIMPLEMENTED),
+        (UnavailableError("x"), StatusCode.UNAVAILABLE),
+        (WorkerLostError("x"), StatusCode.UNAVAILABLE),
     ],
 )
 def test_error_is_told_with_its_code_and_hint(error, code):
@@ -58,6 +73,14 @@ def test_error_is_told_with_its_code_and_hint(error, code):
     failure = failure_of(error)
     assert (failure.code, failure.text) == (code, "x (hint: do so)")
     assert dict(failure.metadata) == {"headway-code": error.code}
+
+
+def test_error_says_which_request_it_ended():
+    """By what records know it; one that was never a request has no id."""
+    error = UnavailableError("x")
+    error.request_id = -7
+    told = {"headway-code": error.code, "headway-request-id": "-7"}
+    assert dict(failure_of(error).metadata) == told
 
 
 def test_refusal_says_when_to_come_again():
@@ -78,10 +101,26 @@ def test_expiry_says_which_limit_fired():
     assert dict(failure.metadata)["headway-stage"] == "waiting"
 
 
+@pytest.mark.parametrize("name", ["n" * 100_000, "\u00e9" * 4000, "\U0001f600" * 999, "%" * 4096])
+def test_long_text_fits_the_trailers(name):
+    """Sent with its escapes it stays within what clients take, and both of its ends are there."""
+    text = failure_of(InvalidRequestError(f"`{name}` is odd", hint="send another")).text
+    plain = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+    assert len(quote(text, safe=plain)) <= TRAILER_BYTES_MAX
+    assert text.startswith(f"`{name[0]}")
+    assert text.endswith("is odd (hint: send another)")
+
+
+def test_text_that_fits_is_sent_whole():
+    """Nothing is cut without need."""
+    text = "x" * TRAILER_BYTES_MAX
+    assert failure_of(InvalidRequestError(text)).text == text
+
+
 def test_bug_tells_nothing_of_itself():
     """The log says more; a client has no use for it."""
     failure = failure_of(ZeroDivisionError("secret"))
-    assert failure.code is grpc.StatusCode.INTERNAL
+    assert failure.code is StatusCode.INTERNAL
     assert "secret" not in failure.text
     assert not issubclass(ZeroDivisionError, HeadwayError)
 
@@ -94,5 +133,11 @@ def test_messages_are_kept_out_of_the_common_pool():
 
 
 def test_committed_descriptors_say_what_their_sources_say():
-    """`tools/gen_proto.py` has been run."""
-    assert gen_proto.main(["--check"]) == 0
+    """`tools/gen_proto.py` has been run.
+
+    In a process of its own, for its compiler ends one that OR-Tools was loaded in before.
+    """
+    checked = subprocess.run(
+        [sys.executable, GEN_PROTO, "--check"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Sequence
 
 import pytest
 from tests.fakes import a_status
@@ -10,6 +11,7 @@ from headway.core import Datatype, ModelName, Tensor, concat_bytes
 from headway.errors import InvalidRequestError
 from headway.executors import TensorSpec
 from headway.frontends import ReplyForm, decode_infer, decode_raw_infer
+from headway.frontends.oip_request import refuse_twins
 
 MODEL = ModelName("m")
 ONE = {"name": "x", "shape": [2], "datatype": "INT8", "data": [1, 2]}
@@ -116,6 +118,30 @@ def test_twins_are_refused():
     assert "input `x` is there more than once" in refusal({"inputs": [ONE, ONE]})
     outputs = [{"name": "y"}, {"name": "y"}]
     assert "output `y` is there more than once" in refusal({"inputs": [ONE], "outputs": outputs})
+
+
+class Names(Sequence):
+    """Names that count how often one of them is looked at."""
+
+    def __init__(self, names):
+        self.names = names
+        self.looks = 0
+
+    def __len__(self):
+        return len(self.names)
+
+    def __getitem__(self, at):
+        found = self.names[at]
+        self.looks += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+def test_twins_among_many_are_found_in_one_pass():
+    """A body of many names cannot hold the server up: each is looked at once."""
+    names = Names([f"x{at}" for at in range(5000)] + ["x4999"])
+    with pytest.raises(InvalidRequestError, match="`x4999`"):
+        refuse_twins("input", names)
+    assert names.looks <= len(names) + 1
 
 
 def test_unknown_keys_are_ignored():

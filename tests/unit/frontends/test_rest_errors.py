@@ -97,3 +97,12 @@ def test_an_http_error_brings_its_own_number():
         json.loads(answer.body),
     ) == (405, {"error": "no", "code": "method_not_allowed"})
     assert (b"allow", b"GET") in answer.headers
+
+
+def test_a_long_text_keeps_both_ends():
+    """A name of megabytes is not sent back whole: what happened and what to do are enough."""
+    error = InvalidRequestError("input `" + "x" * 2**20 + "` is odd", hint="send another")
+    text = json.loads(answer_to(error).body)["error"]
+    assert len(text) < 10_000
+    assert text.startswith("input `xxx")
+    assert text.endswith("x` is odd (hint: send another)")

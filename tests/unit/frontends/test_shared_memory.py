@@ -10,7 +10,7 @@ import pytest
 from headway.core import Datatype, Tensor
 from headway.errors import InvalidRequestError, NotAllowedError
 from headway.frontends import Regions
-from headway.frontends.shared_memory import place_of
+from headway.frontends.shared_memory import Reading, place_of
 
 NUMBERS = itertools.count()
 
@@ -59,6 +59,26 @@ def test_what_is_read_is_a_copy(regions, memory):
     data = at(regions, byte_size=2).read()
     memory.buf[8:10] = b"cd"
     assert data == b"ab"
+
+
+def test_memory_that_was_cut_off_is_refused_and_kills_nobody(regions, memory):
+    """To touch a page that is no longer there would end the server."""
+    place = at(regions, byte_size=4)
+    os.truncate(f"/dev/shm/{memory.name}", 0)
+    with pytest.raises(InvalidRequestError, match="made smaller"):
+        place.read()
+    with pytest.raises(InvalidRequestError, match="made smaller"):
+        place.write(Tensor("y", Datatype.UINT8, (4,), b"wxyz"))
+    os.truncate(f"/dev/shm/{memory.name}", 64)
+    assert place.read() == bytes(4)
+
+
+def test_region_that_was_given_back_meanwhile_is_refused(regions):
+    """Its request came before, and its output is not written."""
+    place = at(regions, byte_size=4)
+    regions.unregister("r")
+    with pytest.raises(InvalidRequestError, match="no longer registered"):
+        place.write(Tensor("y", Datatype.UINT8, (4,), b"wxyz"))
 
 
 def test_output_that_is_larger_than_its_place_is_refused(regions):
@@ -134,3 +154,14 @@ def test_nothing_is_registered_where_it_is_not_allowed(memory):
     """And the hint says where to switch it on."""
     with pytest.raises(NotAllowedError, match=r"server\.shared_memory"):
         Regions(is_allowed=False).register("r", memory.name, 0, 4)
+
+
+def test_one_request_reads_no_more_than_it_may(regions):
+    """A small body may name one region again and again, and so ask for any amount."""
+    regions.request_bytes_max = 50
+    reading, place = Reading(regions), at(regions, byte_size=20)
+    assert len(reading.read(place)) == 20
+    assert len(reading.read(place)) == 20
+    with pytest.raises(InvalidRequestError, match="more than 50 bytes of inputs"):
+        reading.read(place)
+    assert len(Reading(regions).read(place)) == 20

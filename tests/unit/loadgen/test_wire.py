@@ -138,6 +138,7 @@ def test_a_reply_of_another_server_only_says_less():
     """Without headway's parameters a completed request is still completed."""
     assert parse_answer(200, b'{"outputs": []}') == (Outcome.COMPLETED, 200, *[None] * 7)
     assert parse_answer(200, b"<html>").outcome is Outcome.FAILED
+    assert parse_answer(200, b'{"x": ' + b"[" * 5000).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,7 @@ def test_a_reply_of_another_server_only_says_less():
         (499, b"", Outcome.CANCELLED),
         (500, b'{"error": "boom", "code": "executor_failed"}', Outcome.FAILED),
         (404, b"not found", Outcome.FAILED),
+        (504, b'{"error": ' + b"[" * 5000 + b"]" * 5000 + b"}", Outcome.EXPIRED),
     ],
 )
 def test_an_error_is_sorted_by_code_then_status(status, body, outcome):

@@ -95,7 +95,7 @@ def test_broken_line_is_named(path):
         (b"", "is not a journal"),
         (b"\x00\xff\n", "is not a journal"),
         (b'{"some": "json"}\n', "is not a journal"),
-        (None, "is not a journal: .*No such file"),
+        (None, "cannot read `.*`: No such file"),
     ],
     ids=["empty", "bytes", "other", "missing"],
 )

@@ -5,8 +5,25 @@ import math
 from collections import Counter
 
 import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
-from tests.engine_rig import BULK, CPU, ECHO, NORMAL, PATIENT, TIERS, URGENT, Rig, a_plan, chance
+from tests.counted import listen, samples, series, value
+from tests.engine_rig import (
+    BULK,
+    CPU,
+    ECHO,
+    NORMAL,
+    PATIENT,
+    TIERS,
+    URGENT,
+    Rig,
+    a_plan,
+    chance,
+    random_calls,
+)
+from tests.scripted_policy import Scripted
 
 from headway.core import (
     BatchFailed,
@@ -22,18 +39,28 @@ from headway.core import (
     ReplicaState,
     Request,
     RequestArrived,
+    RequestCancelled,
     RequestId,
     TenantId,
     TierName,
 )
 from headway.observe import Metrics
 from headway.policy import edf, fifo, priority
-from headway.testing import MeanPredictor, ScriptedError, run_virtual
+from headway.testing import MeanPredictor, ScriptedError, a_kernel, run_virtual
 from headway.units import NS_PER_MS
 
 MS = NS_PER_MS
 SEEDS = range(20)
 CANCELLED = ("cancelled", "")
+ROWS_OF_A_TIER = (
+    "queue_depth",
+    "queue_oldest_age_seconds",
+    "requests_arrived_total",
+    "requests_in_flight",
+    "deadline_violations_total",
+    "late_answers_total",
+    "promotions_total",
+)
 LATENCIES = ("1e-05", "0.0002", "0.005", "+Inf")
 ENDS = {
     ("completed", ""),
@@ -77,25 +104,6 @@ def idle_metrics():
     return Metrics(kernel, lambda: 0, TIERS)
 
 
-def samples(metrics):
-    """Every sample by name and labels, as they go into the exposition."""
-    found = {}
-    for family in metrics.collect():
-        for sample in family.samples:
-            key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in found, f"{key} stands there twice"
-            found[key] = sample.value
-    return found
-
-
-def value(metrics, name, **labels):
-    return samples(metrics)[name, frozenset(labels.items())]
-
-
-def series(metrics, name):
-    return {key[1]: number for key, number in samples(metrics).items() if key[0] == name}
-
-
 def total(metrics, name):
     return sum(series(metrics, name).values())
 
@@ -106,11 +114,14 @@ def test_every_series_of_a_known_model_exists_at_0():
     metrics.know(ECHO)
     found = samples(metrics)
     ours = {key: number for key, number in found.items() if key[0].startswith("headway_")}
-    assert {key[0] for key, number in ours.items() if number} == {"headway_slots"}
+    assert {key[0] for key, number in ours.items() if number} == {
+        "headway_slots",
+        "headway_tier_budget_seconds",
+    }
     for model in (ECHO, "unknown"):
         for tier in TIERS:
             labels = {("model", model), ("tier", tier)}
-            for name in ("queue_depth", "queue_oldest_age_seconds", "deadline_violations_total"):
+            for name in ROWS_OF_A_TIER:
                 assert (f"headway_{name}", frozenset(labels)) in ours
             for name in ("queue_delay", "service", "latency"):
                 assert (f"headway_{name}_seconds_count", frozenset(labels)) in ours
@@ -176,15 +187,56 @@ def test_depth_age_and_slots_are_those_of_now():
         assert value(metrics, "headway_queue_depth", **bulk) == 1
         assert value(metrics, "headway_queue_oldest_age_seconds", **normal) == 0.007
         assert value(metrics, "headway_queue_oldest_age_seconds", **bulk) == 0.003
+        assert value(metrics, "headway_requests_oldest_age_seconds", **bulk) == 0.003
         assert value(metrics, "headway_slots_busy", device="cpu") == 1
         assert value(metrics, "headway_replicas", model="echo", state="ready") == 1
         await rig.until_ms(12)
         assert total(metrics, "headway_queue_depth") == 0
         assert total(metrics, "headway_queue_oldest_age_seconds") == 0
+        assert value(metrics, "headway_requests_oldest_age_seconds", **normal) == 0.012
         await rig.until_ms(30)
         assert total(metrics, "headway_slots_busy") == 0
+        assert total(metrics, "headway_requests_oldest_age_seconds") == 0
 
     play(scenario)
+
+
+def test_request_is_counted_when_it_arrives_and_in_flight_until_it_ends():
+    """Arrivals show at once, not when they end; waiting or running, a request is in flight."""
+
+    async def scenario(rig, metrics):
+        calls = [rig.infer(), rig.infer()]
+        await rig.until_ms(5)
+        normal = {"model": "echo", "tier": NORMAL}
+        assert value(metrics, "headway_requests_arrived_total", **normal) == 2
+        assert value(metrics, "headway_requests_in_flight", **normal) == 2
+        assert total(metrics, "headway_requests_total") == 0
+        await calls[0]
+        assert value(metrics, "headway_requests_in_flight", **normal) == 1
+        await calls[1]
+        assert total(metrics, "headway_requests_in_flight") == 0
+        assert value(metrics, "headway_requests_arrived_total", **normal) == 2
+
+    play(scenario)
+
+
+def test_promotions_count_those_who_waited_for_it():
+    """Who gets a better place while it waits; not who has started or left before its time."""
+    ages = {2: 5 * MS, 3: 5 * MS, 4: 6 * MS, 5: 50 * MS}
+    talk = a_kernel(Scripted(promotes_after_ns=ages).policy())
+    metrics = listen(talk, knows=["m"])
+    for request_id in range(1, 6):
+        talk.arrives(request_id, tier="bulk" if request_id == 3 else "normal")
+    talk.handle(RequestCancelled(request_id=4))
+    assert total(metrics, "headway_promotions_total") == 0
+    talk.wakes(at=5 * MS)
+    normal, bulk = ({"model": "m", "tier": tier} for tier in ("normal", "bulk"))
+    assert value(metrics, "headway_promotions_total", **normal) == 1
+    assert value(metrics, "headway_promotions_total", **bulk) == 1
+    talk.wakes(at=6 * MS)
+    talk.drain()
+    talk.wakes(at=60 * MS)
+    assert total(metrics, "headway_promotions_total") == 2
 
 
 def test_request_in_segments_waits_again_between_them():
@@ -309,24 +361,7 @@ def test_arrivals_are_outcomes_and_what_waits_and_runs(seed):
 
     async def scenario(rig, metrics):
         draw = chance(seed, "metrics")
-        calls = []
-        for _ in range(60):
-            budget_ns = draw.choice((None, 5, 20, 100, 0))
-            calls.append(
-                rig.infer(
-                    rows=draw.choice((1, 2, 5)),
-                    tier=draw.choice((None, URGENT, BULK)),
-                    budget_ns=None if budget_ns is None else budget_ns * MS,
-                )
-            )
-            await asyncio.sleep(draw.choice((0, 0, 0.001, 0.005)))
-            if draw.random() < 0.1:
-                draw.choice(calls).cancel()
-                await asyncio.sleep(0)
-            if draw.random() < 0.03:
-                rig.executor.lose(CPU)
-            conserved(rig, metrics)
-        ends = await asyncio.gather(*calls, return_exceptions=True)
+        ends = await random_calls(rig, draw, lambda: conserved(rig, metrics))
         kinds = Counter(type(end).__name__ for end in ends)
         assert conserved(rig, metrics) == rig.kernel.ledger.arrived_count
         completed = value_of_outcome(metrics, "completed")
@@ -379,6 +414,19 @@ def test_names_that_nobody_configured_make_no_series():
     assert (known, unknown) == (167, 833)
 
 
+def test_unknown_model_counts_in_the_tier_of_its_requests():
+    """A violation of one tier is none of another's, whoever it is of: alerts are about tiers."""
+    metrics = idle_metrics()
+    for number, tier in enumerate((NORMAL, BULK, BULK, "tier-x")):
+        event = RequestArrived(request=a_request(number, "nobody's", tier))
+        metrics(0, event, idle_metrics()._kernel.handle(event, 0))
+    found = series(metrics, "headway_deadline_violations_total")
+    assert {dict(key)["tier"]: number for key, number in found.items() if number} == {
+        NORMAL: 2,
+        BULK: 2,
+    }
+
+
 def test_model_that_is_loaded_later_gets_its_own_series():
     """An administrator may load what was not in the configuration; within reason."""
     metrics = idle_metrics()
@@ -393,10 +441,40 @@ def test_model_that_is_loaded_later_gets_its_own_series():
 def test_events_of_batches_that_nobody_knows_are_ignored():
     """A late report of a lost batch counts for nothing."""
     metrics = idle_metrics()
-    before = metrics.text()
+    before = whole(metrics)
     metrics(0, BatchFailed(batch_id=BatchId(9), code="executor_failed", message=""), [])
     assert series(metrics, "headway_batches_failed_total") == {frozenset({("model", "unknown")}): 0}
-    assert before.count(b"\n") == metrics.text().count(b"\n")
+    assert before.count("\n") == whole(metrics).count("\n")
+
+
+@pytest.mark.parametrize("aliases", [(), ("triton", "vllm")])
+def test_openmetrics_says_the_same(aliases):
+    """Its strict parser takes it, and each sample has the value that it has in the other format."""
+    talk = a_kernel()
+    metrics = listen(talk, knows=["m"], aliases=aliases, has_tenants=True)
+    talk.arrives(1)
+    talk.arrives(2)
+    talk.finishes(1, at=3 * MS)
+    text = whole(metrics, is_openmetrics=True)
+    assert text.endswith("# EOF\n")
+    opened = {of(s): s.value for f in openmetrics_families(text) for s in f.samples}
+    plain = {
+        of(s): s.value
+        for family in text_string_to_metric_families(whole(metrics))
+        for s in family.samples
+    }
+    ours = ("headway_", "nv_", "vllm:")
+    assert {key: number for key, number in opened.items() if key[0].startswith(ours)} == {
+        key: number for key, number in plain.items() if key[0].startswith(ours)
+    }
+
+
+def whole(metrics, **how):
+    return b"".join(metrics.text(**how)).decode()
+
+
+def of(sample):
+    return sample.name, frozenset(sample.labels.items())
 
 
 def test_exposition_is_what_prometheus_reads():
@@ -404,7 +482,7 @@ def test_exposition_is_what_prometheus_reads():
 
     async def scenario(rig, metrics):
         await asyncio.gather(*(rig.infer(rows=rows) for rows in (1, 2, 3)))
-        families = list(text_string_to_metric_families(metrics.text().decode()))
+        families = list(text_string_to_metric_families(whole(metrics)))
         for family in families:
             assert family.documentation
             assert family.type in {"counter", "gauge", "histogram"}

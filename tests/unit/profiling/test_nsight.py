@@ -292,6 +292,16 @@ def test_any_bytes_give_totals_or_a_named_error(content: bytes, name: str, is_sq
     check_amounts(name, (b"SQLite format 3\0" if is_sqlite else b"") + content)
 
 
+def test_a_name_that_is_no_text_gives_a_named_error(tmp_path: Path) -> None:
+    """SQLite puts the bytes of a damaged table's name into its error, whatever they are."""
+    content = export(tmp_path / "x.sqlite").read_bytes()
+    damaged = content.replace(
+        b"tableCUPTI_ACTIVITY_KIND_KERNEL", b"table\x80UPTI_ACTIVITY_KIND_KERNEL", 1
+    )
+    assert damaged != content
+    check_amounts("nsys_x.sqlite", damaged)
+
+
 @given(st.integers(0, 8191), st.binary(min_size=1, max_size=40))
 def test_a_damaged_database_gives_totals_or_a_named_error(at: int, junk: bytes) -> None:
     """Pages with nonsense in them."""

@@ -80,6 +80,7 @@ def test_reply_says_what_was_computed_and_how():
         assert (reply.model, reply.version) == ("echo", "1")
         assert (reply.queue_delay_ns, reply.service_ns, reply.batch_rows) == (0, 10 * MS, 2)
         assert (reply.tier, reply.budget_ns, reply.budget_source) == (NORMAL, NS_PER_S, "tier")
+        assert reply.request_id == last_request(rig).request_id
 
     play(scenario)
 
@@ -388,6 +389,7 @@ def test_budget_counts_from_the_first_byte():
         with pytest.raises(DeadlineExceededError) as late:
             await rig.engine.infer(call)
         assert (late.value.limit, late.value.stage) == ("timeout", Stage.ARRIVING)
+        assert late.value.request_id == last_request(rig).request_id
 
     play(scenario)
 
@@ -400,6 +402,7 @@ def test_deadline_ends_a_running_request_on_time():
             await rig.infer(budget_ns=4 * MS, budget_source="timeout")
         assert rig.clock.now_ns() == 4 * MS
         assert (late.value.stage, late.value.limit) == (Stage.RUNNING, "timeout")
+        assert late.value.request_id == last_request(rig).request_id
         assert values_of((await rig.infer(value=9.0)).outputs[0]) == [9.0]
 
     play(scenario)

@@ -9,7 +9,14 @@ from headway.core import BatchFinished, DeviceName, Dispatch, ReplicasLost, Slot
 from headway.devices import accelerator
 from headway.errors import ConfigError
 from headway.policy import edf, fifo
-from headway.sim import NICED_WEIGHTS, Tally, record_into, scenario_from_dict
+from headway.sim import (
+    NICED_WEIGHTS,
+    Fault,
+    HostPause,
+    Tally,
+    record_into,
+    scenario_from_dict,
+)
 from headway.testing import MeanPredictor
 from headway.units import NS_PER_MS, NS_PER_S
 
@@ -46,7 +53,7 @@ PLAIN = {
             },
         ],
     },
-    "faults": [{"at": "1s", "device": "cpu:0"}],
+    "faults": [{"at": "1s", "device": "cpu:0"}, {"at": "2s", "pause": "50ms"}],
 }
 
 
@@ -82,7 +89,10 @@ def test_scenario_is_read_as_it_was_written():
     ]
     assert scenario.tiers["bulk"] == (5, 2 * NS_PER_S, SlotClass.LOW, 0)
     assert scenario.weights == NICED_WEIGHTS
-    assert scenario.faults == ((NS_PER_S, DeviceName("cpu:0")),)
+    loss, pause = scenario.faults
+    assert loss == Fault(NS_PER_S, DeviceName("cpu:0"))
+    assert pause == HostPause(2 * NS_PER_S, 50 * NS_PER_MS)
+    assert isinstance(pause, HostPause)
     assert scenario.seed == 3
 
 
@@ -272,6 +282,8 @@ def test_mistake_about_an_accelerator_is_located(path, value, where, words):
         (("tiers", "live", "slot_class"), "mid", "tiers.live.slot_class", "'mid'"),
         (("sharing",), "fair", "sharing", "'fair'"),
         (("faults", 0, "device"), "gpu", "faults[0].device", "there is no device `gpu`"),
+        (("faults", 0, "pause"), "1s", "faults[0]", "one of the two"),
+        (("faults", 1), {"at": "1s"}, "faults[1]", "one of the two"),
         (("workload", "seed"), 3, "workload.seed", "not read here"),
         (("workload", "duration"), "soon", "workload.duration", "is not a duration"),
         (("workload", "streams", 0, "tier"), "x", "workload.streams[0].tier", "no tier `x`"),

@@ -1,6 +1,7 @@
 """The simulator's driver: what the kernel says is what happens, in virtual time."""
 
 from headway.core import (
+    BatchFinished,
     BatchId,
     Complete,
     Dispatch,
@@ -10,10 +11,12 @@ from headway.core import (
     KernelParams,
     ModelLoadRequested,
     ModelUnloadRequested,
+    Reject,
+    RequestArrived,
     RequestCancelled,
 )
 from headway.policy import fifo
-from headway.sim import Fault, SoloTimes, World, record_into
+from headway.sim import Fault, HostPause, SoloTimes, World, record_into
 from headway.testing import MeanPredictor, a_device, a_model, a_request
 
 MS = 1_000_000
@@ -85,6 +88,29 @@ def test_loss_while_loading_starts_the_load_anew():
     told = Told(a_model(), load_ns=200 * MS)
     told.world.run([a_request(1)], faults=[Fault(50 * MS, "cpu:0")])
     assert told.ends() == [(1, 360.0, "Complete")]
+
+
+def test_pause_of_the_host_holds_everything_up_but_what_runs():
+    """Ends, arrivals and timers are handled at its end, in order; stages are what they were."""
+    told = Told(a_model())
+    requests = [
+        a_request(1),
+        a_request(2, at="6ms"),
+        a_request(3, at="8ms", budget="3ms"),
+        a_request(4, at="70ms"),
+    ]
+    told.world.run(requests, faults=[HostPause(5 * MS, 50 * MS)])
+    assert told.ends() == [
+        (1, 55.0, "Complete"),
+        (2, 65.0, "Complete"),
+        (4, 80.0, "Complete"),
+    ]
+    ((refused_at_ms, refusal),) = told.of(Reject)
+    assert (refused_at_ms, refusal.request_id) == (55.0, 3)
+    ends = [r.event for r in told.records if isinstance(r.event, BatchFinished)]
+    assert [event.execution_ns for event in ends] == [10 * MS] * 3
+    arrivals = [r for r in told.records if isinstance(r.event, RequestArrived)]
+    assert [r.now_ns // MS for r in arrivals] == [0, 55, 55, 70]
 
 
 def test_hung_batch_costs_its_worker_and_nobody_else():

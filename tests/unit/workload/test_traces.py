@@ -45,6 +45,7 @@ def test_mooncake_reads_milliseconds():
     trace = load_trace(HERE / "mooncake.jsonl", TraceFormat.MOONCAKE)
     assert trace.at_ns == (0, 3 * NS_PER_S)
     assert trace.output_tokens == (5, 2)
+    assert (trace.prefix_keys, trace.prefix_block_tokens) == (((0, 1), (0,)), 512)
 
 
 def test_orion_sums_gaps():
