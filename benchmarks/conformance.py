@@ -16,6 +16,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -216,9 +217,14 @@ def asked(name: str) -> tuple[list[harness.Row], list[str]]:
     setup = SERVERS[name](home)
 
     def is_ready() -> bool:
-        return harness.Http(setup.port).get(setup.ready)[0] == 200
+        with closing(harness.Http(setup.port)) as http:
+            return http.get(setup.ready)[0] == 200
 
-    with harness.ServerProcess(setup.command, is_ready, env=setup.env, cwd=setup.cwd):
+    # A test that asks has processes of its own, which must live on.
+    spares = frozenset(harness.own_tree())
+    with harness.ServerProcess(
+        setup.command, is_ready, env=setup.env, cwd=setup.cwd, spares=spares
+    ):
         results = run_cases(
             f"http://127.0.0.1:{setup.port}",
             f"127.0.0.1:{setup.grpc_port}",

@@ -30,7 +30,7 @@ PARTS = {
     "headway/runtime/": "engine and driver",
     "headway/observe/": "metrics",
     "headway/executors/": "batch to the worker and back, its send and recv",
-    "headway/frontends/server": "HTTP protocol and the write of the answer",
+    "headway/frontends/http_connection": "HTTP protocol and the write of the answer",
     "headway/frontends/direct": "HTTP protocol and the write of the answer",
     "headway/frontends/": "JSON to tensors and back",
     "uvicorn/": "uvicorn: request heads",

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import ctypes
 import datetime
+import fcntl
 import http.client
 import json
 import os
@@ -46,8 +47,11 @@ __all__ = [
     "ServerProcess",
     "WrkResult",
     "adopt_orphans",
+    "cpu_s",
+    "download",
     "free_port",
     "line_table",
+    "locked",
     "machine",
     "make_environment",
     "median_row",
@@ -68,6 +72,7 @@ Row = dict[str, str | int | float | bool | None]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER = 36
+_PIP_FLAGS = ("--quiet", "--no-cache-dir", "--retries", "1", "--timeout", "20")
 
 
 class LoadFailedError(RuntimeError):
@@ -233,6 +238,11 @@ def rss_mib(pids: Sequence[int]) -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
+def cpu_s(pids: Sequence[int]) -> float:
+    """What the processes have used of the processors so far."""
+    return sum(stat.ticks for pid in pids if (stat := _stat(pid))) / _TICKS_PER_S
+
+
 @dataclass(slots=True)
 class ServerProcess:
     """A server under test: started on entry; stopped with all that it started, on exit.
@@ -342,6 +352,7 @@ class Interval:
     """How many cores the programs that are not ours kept busy between entry and exit."""
 
     others_cores: float = 0.0
+    wall_s: float = 0.0
 
     def __enter__(self) -> Self:
         self._at = time.monotonic()
@@ -349,7 +360,8 @@ class Interval:
         return self
 
     def __exit__(self, *_: object) -> None:
-        wall_ticks = (time.monotonic() - self._at) * _TICKS_PER_S
+        self.wall_s = time.monotonic() - self._at
+        wall_ticks = self.wall_s * _TICKS_PER_S
         busy, ours = _busy_ticks() - self._busy, _our_ticks() - self._ours
         self.others_cores = round(max(0.0, (busy - ours) / wall_ticks), 2)
 
@@ -378,21 +390,42 @@ def make_environment(
     """
     program, done = path / "bin" / "python", path / ".packages"
     wanted = "\n".join(packages)
-    if done.exists() and done.read_text() == wanted:
-        return program
-    print(f"making {path} ({', '.join(packages)})", file=progress, flush=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for command in (
-        [python or sys.executable, "-m", "venv", "--clear", str(path)],
-        ["nice", str(program), "-m", "pip", "install", "--quiet", "--no-cache-dir", *packages],
-    ):
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=_environ_for_pip()
-        )
-        if ran.returncode:
-            raise EnvironmentUnavailableError(f"{command[-1]}: {ran.stderr.strip()[-300:]}")
-    done.write_text(wanted)
+    with locked(path):
+        if done.exists() and done.read_text() == wanted:
+            return program
+        print(f"making {path} ({', '.join(packages)})", file=progress, flush=True)
+        _run([python or sys.executable, "-m", "venv", "--clear", str(path)])
+        _run(["nice", str(program), "-m", "pip", "install", *_PIP_FLAGS, *packages])
+        done.write_text(wanted)
     return program
+
+
+def download(package: str, folder: Path, *, platforms: Sequence[str]) -> None:
+    """Put a package's wheel into a folder, without those that it needs.
+
+    Raises:
+        EnvironmentUnavailableError: pip could not.
+    """
+    wanted = [flag for platform in platforms for flag in ("--platform", platform)]
+    pip = [sys.executable, "-m", "pip", "download", *_PIP_FLAGS, "--no-deps"]
+    _run([*pip, "--only-binary", ":all:", *wanted, "--dest", str(folder), package])
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold others back that would make the same folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str]) -> None:
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=_environ_for_pip()
+    )
+    if ran.returncode:
+        raise EnvironmentUnavailableError(f"{command[-1]}: {ran.stderr.strip()[-300:]}")
 
 
 def _environ_for_pip() -> dict[str, str]:

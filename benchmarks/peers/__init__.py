@@ -39,6 +39,8 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     protocol: str = "its own JSON"
+    grpc_port: int = 0
+    """Where it speaks the Open Inference Protocol over gRPC; 0 where it does not."""
 
 
 class Peer(Protocol):

@@ -42,7 +42,7 @@ def launch(home: Path, python: Path, port: int) -> Launch:
     server = {
         "host": "127.0.0.1",
         "http_port": port,
-        "grpc_port": free_port(),
+        "grpc_port": (grpc_port := free_port()),
         "metrics_port": free_port(),
         "metrics_dir": str(home),
         "environments_dir": str(home / "environments"),
@@ -51,6 +51,7 @@ def launch(home: Path, python: Path, port: int) -> Launch:
     }
     (home / "models" / "settings.json").write_text(json.dumps(server))
     return Launch(
+        grpc_port=grpc_port,
         command=[str(python.parent / "mlserver"), "start", str(home / "models")],
         env={"PYTHONPATH": str(model)},
         cwd=home,

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 from pytriton.decorators import batch
 from pytriton.model_config import ModelConfig, Tensor
-from pytriton.triton import Triton, TritonConfig
+from pytriton.triton import Triton, TritonConfig, TritonSecurityConfig
 
 
 @batch
@@ -36,7 +36,9 @@ config = TritonConfig(
     metrics_address="127.0.0.1",
     metrics_port=metrics,
 )
-with Triton(config=config) as triton:
+# Without this a load generator that asks for the model's statistics is turned away.
+open_to_all = TritonSecurityConfig(restricted_endpoints=[])
+with Triton(config=config, security_config=open_to_all) as triton:
     triton.bind(
         model_name="echo",
         infer_func=echo,
@@ -54,8 +56,10 @@ def launch(home: Path, python: Path, port: int) -> Launch:
     script.write_text(_SERVER)
     ask = "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"
     libraries = subprocess.check_output([str(python), "-c", ask], text=True).strip()
-    ports = [str(p) for p in (port, free_port(), free_port())]
+    grpc_port = free_port()
+    ports = [str(p) for p in (port, grpc_port, free_port())]
     return Launch(
+        grpc_port=grpc_port,
         command=[str(python), str(script), *ports],
         env={"LD_LIBRARY_PATH": libraries, "PYTRITON_HOME": str(home / "workspace")},
         cwd=home,

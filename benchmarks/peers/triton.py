@@ -26,10 +26,10 @@ _CONFIG = """\
 name: "echo"
 backend: "python"
 max_batch_size: 64
-input [ { name: "x" data_type: TYPE_FP32 dims: [ 16 ] } ]
-output [ { name: "y" data_type: TYPE_FP32 dims: [ 16 ] } ]
-dynamic_batching { }
-instance_group [ { kind: KIND_CPU count: 1 } ]
+input [ {{ name: "x" data_type: TYPE_FP32 dims: [ {columns} ] }} ]
+output [ {{ name: "y" data_type: TYPE_FP32 dims: [ {columns} ] }} ]
+dynamic_batching {{ }}
+instance_group [ {{ kind: KIND_CPU count: 1 }} ]
 """
 
 _MODEL = """\
@@ -49,12 +49,11 @@ class TritonPythonModel:
 
 def launch(home: Path, python: Path, port: int) -> Launch:
     """See `Peer.launch`."""
-    version = home / "models" / "echo" / "1"
-    version.mkdir(parents=True, exist_ok=True)
-    (version.parent / "config.pbtxt").write_text(_CONFIG)
-    (version / "model.py").write_text(_MODEL)
-    command, env = start(home, python, port, home / "models")
+    write_echo(home, 16)
+    grpc_port = free_port()
+    command, env = start(home, python, port, home / "models", grpc_port)
     return Launch(
+        grpc_port=grpc_port,
         command=command,
         env=env,
         path=OIP_PATH,
@@ -65,7 +64,17 @@ def launch(home: Path, python: Path, port: int) -> Launch:
     )
 
 
-def start(home: Path, python: Path, port: int, models: Path) -> tuple[list[str], Mapping[str, str]]:
+def write_echo(home: Path, columns: int) -> None:
+    """A model `echo` of FP32 rows."""
+    version = home / "models" / "echo" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    (version.parent / "config.pbtxt").write_text(_CONFIG.format(columns=columns))
+    (version / "model.py").write_text(_MODEL)
+
+
+def start(
+    home: Path, python: Path, port: int, models: Path, grpc_port: int = 0
+) -> tuple[list[str], Mapping[str, str]]:
     """How to start it with the models of a folder: a command, and what its environment needs."""
     site, libraries = _ask(python)
     # The binary looks for its libraries three folders up from its own.
@@ -80,7 +89,7 @@ def start(home: Path, python: Path, port: int, models: Path) -> tuple[list[str],
         "--http-address=127.0.0.1",
         f"--http-port={port}",
         "--grpc-address=127.0.0.1",
-        f"--grpc-port={free_port()}",
+        f"--grpc-port={grpc_port or free_port()}",
         "--metrics-address=127.0.0.1",
         f"--metrics-port={free_port()}",
     ]
