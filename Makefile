@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo lint fmt bench-quick lock clean
+.PHONY: help test demo lint fmt bench-quick soak lock clean
 
 help:
 	@echo "make test         create .venv if needed, then check everything"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint         the quick checks: format, lint, imports, types, tidiness, unit tests"
 	@echo "make fmt          format the code and mend what ruff can mend"
 	@echo "make bench-quick  the benchmarks in their short form"
+	@echo "make soak         a server under everything at once for half an hour"
 	@echo "make lock         pin anew every package in constraints.txt"
 	@echo "make clean        remove .venv and all that the tools leave behind"
 
@@ -35,6 +36,9 @@ bench-quick: $(VENV)/.stamp-dev
 	  echo "== $$name"; $(BIN)/python benchmarks/$$name.py --quick || exit 1; \
 	done
 
+soak: $(VENV)/.stamp-dev
+	$(BIN)/python benchmarks/soak.py
+
 # A stamp says: .venv holds this extra, as pyproject.toml and constraints.txt ask for it today.
 $(VENV)/.stamp-%: pyproject.toml constraints.txt
 	@$(call ensure_venv,$(VENV))
@@ -49,9 +53,9 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt
 lock:
 	@rm -rf $(VENV)/lock
 	@$(call ensure_venv,$(VENV)/lock)
-	@$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet install -e '.[dev,demo]'
+	@$(VENV)/lock/bin/python -m pip --disable-pip-version-check --quiet install -e '.[dev,demo,browser]'
 	@{ \
-	  echo "# Exact versions of all that the dev and demo environments hold. Regenerate with: make lock"; \
+	  echo "# Exact versions of all that the dev, demo and browser environments hold. Regenerate with: make lock"; \
 	  echo "# torch is absent on purpose: which build is right depends on the machine's accelerator."; \
 	  $(VENV)/lock/bin/python -m pip --disable-pip-version-check freeze --exclude-editable; \
 	} > constraints.txt.new

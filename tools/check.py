@@ -27,6 +27,9 @@ COVERAGE_JSON = ROOT / "coverage-report.json"
 # The quickest answers first; folders not named here run last, so that none is forgotten.
 TEST_FOLDERS = ("unit", "property", "parity", "conformance", "sim", "e2e", "gpu")
 
+# Tests of these start no server and have no clock but a virtual one, so several run at a time.
+SIDE_BY_SIDE = ("unit", "property", "parity", "sim")
+
 
 class CoverageFloor(NamedTuple):
     """The least share of a folder's branches, or lines, that the tests must reach."""
@@ -89,7 +92,8 @@ def pytest_step(folder: str, *, is_covered: bool = False) -> Step:
     """The step that runs one folder of tests."""
     path = f"tests/{folder}"
     coverage = ("--cov=headway", "--cov-append", "--cov-report=") if is_covered else ()
-    command = (PYTHON, "-m", "pytest", *coverage, path)
+    workers = ("-n", "auto", "--dist", "worksteal") if folder in SIDE_BY_SIDE else ()
+    command = (PYTHON, "-m", "pytest", *workers, *coverage, path)
     mend = f"python -m pytest {path} --last-failed --randomly-seed=last"
     return Step(f"tests: {folder}", command, mend, subject=path, is_pytest=True)
 

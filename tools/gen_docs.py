@@ -1,4 +1,4 @@
-"""Write the pages that only repeat what the code says: configuration, CLI, errors, metrics, states.
+"""Write the pages that only repeat what the code says: configuration, CLI, HTTP, errors, states.
 
 Usage: `python tools/gen_docs.py [--check]`. With `--check` nothing is written; it exits 1 and names
 the pages that differ. Pages are the same on every machine: no time, no path, no terminal width.
@@ -13,26 +13,25 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prometheus_client.core import Metric
-
+import dashboard_table
+import doctor_table
+import finding_pages
+import generation_table
 import measurements
+import metric_pages
+import monitoring_pages
 import policy_table
 import prediction_table
-from headway import errors
+import soak_table
+from headway import __version__, errors
 from headway.cli import VERBS, parser_of
-from headway.config import DURATION_FORMAT, SIZE_FORMAT, config_schema
+from headway.config import DURATION_FORMAT, SIZE_FORMAT, config_schema, sharing_schema
 from headway.core import (
     REPLICA_TRANSITIONS,
     TRANSITIONS,
-    DeviceName,
-    DeviceParams,
-    Kernel,
-    KernelParams,
-    TierName,
 )
-from headway.observe import Metrics
-from headway.policy import fifo
-from headway.testing import MeanPredictor
+from headway.frontends import openapi_document
+from headway.generate import SEQUENCE_TRANSITIONS
 
 ROOT = Path(__file__).parent.parent
 NOTICE = "<!-- Written by tools/gen_docs.py. Do not edit: change the code and run it again. -->"
@@ -61,14 +60,23 @@ def pages() -> dict[str, str]:
     makers: Mapping[str, Callable[[], str]] = {
         "docs/reference/config.md": config_page,
         "docs/reference/config.schema.json": schema_page,
+        "docs/reference/plan.schema.json": plan_schema_page,
         "docs/reference/cli.md": cli_page,
         "docs/reference/errors.md": errors_page,
+        "docs/reference/findings.md": findings_page,
+        "docs/reference/openapi.json": openapi_page,
         "docs/reference/metrics.md": metrics_page,
+        "docs/reference/alerts.md": alerts_page,
         "docs/reference/measurements.md": measurements_page,
         "docs/concepts/policies.md": policies_page,
         "docs/concepts/prediction.md": prediction_page,
+        "docs/guides/doctor.md": doctor_page,
+        "docs/guides/dashboard.md": dashboard_page,
+        "docs/concepts/generation.md": generation_page,
+        "docs/guides/soak.md": soak_page,
         "docs/internals/states.md": states_page,
         "README.md": readme_page,
+        **monitoring_pages.files(),
     }
     return {path: make() for path, make in makers.items()}
 
@@ -122,6 +130,16 @@ class Section(NamedTuple):
 def schema_page() -> str:
     """The JSON Schema of the file."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def plan_schema_page() -> str:
+    """The JSON Schema of the file of `headway plan`."""
+    return json.dumps(sharing_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def openapi_page() -> str:
+    """The description of the HTTP interface."""
+    return json.dumps(openapi_document(__version__), indent=2, ensure_ascii=False) + "\n"
 
 
 def config_page() -> str:
@@ -261,7 +279,9 @@ def argument_row(action: argparse.Action) -> tuple[str, str]:
     written = " ".join(filter(None, [*action.option_strings, value]))
     if action.nargs == "?":
         written = f"[{written}]"
-    return f"`{written}`" + (" ..." if action.nargs == "+" else ""), str(action.help)
+    # As `--help` prints it: a per cent sign is written twice there.
+    text = str(action.help) % vars(action)
+    return f"`{written}`" + (" ..." if action.nargs == "+" else ""), text
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -291,6 +311,11 @@ def error_tree(
         yield from error_tree(child, depth + 1)
 
 
+def findings_page() -> str:
+    """What the doctor may find."""
+    return page("Findings", *finding_pages.blocks())
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 STATES_INTRODUCTION = """\
@@ -299,34 +324,30 @@ a table does not list is a bug and raises `InvalidTransitionError` with how it c
 
 
 def metrics_page() -> str:
-    """Every metric family that a server exports, but for the process's own."""
-    kernel = Kernel(
-        KernelParams(devices=(DeviceParams(name=DeviceName("cpu:0"), slot_lanes=(0,)),)),
-        fifo(MeanPredictor()),
+    """Every metric family that a server exports, but for the process's own; and how to ask."""
+    families = list(metric_pages.families())
+    columns = ("metric", "type", "labels", "meaning")
+    ours, others = (
+        table(columns, metric_pages.rows(f for f in families if metric_pages.is_alias(f) is alias))
+        for alias in (False, True)
     )
-    metrics = Metrics(kernel, lambda: 0, [TierName("standard")])
-    metrics.count_answers({200: 0})
-    rows = [
-        (f"`{exposed_name(family)}`", family.type, labels_of(family), family.documentation)
-        for family in metrics.collect()
-    ]
-    words = (
-        "At `/metrics`, in Prometheus' text format. Every series of a configured model exists at 0"
-        " from the start. Names that nobody configured are counted under `unknown`. Besides these"
-        " there are prometheus_client's `process_...` metrics."
+    return page(
+        "Metrics",
+        metric_pages.INTRODUCTION,
+        ours,
+        "## Questions and queries",
+        metric_pages.queries(),
+        "## Native histograms",
+        metric_pages.NATIVE,
+        "## Names of other servers",
+        metric_pages.OTHERS,
+        others,
     )
-    return page("Metrics", words, table(("metric", "type", "labels", "meaning"), rows))
 
 
-def exposed_name(family: Metric) -> str:
-    """As it stands in the exposition: counters end in `_total`."""
-    return f"{family.name}_total" if family.type == "counter" else family.name
-
-
-def labels_of(family: Metric) -> str:
-    """Label names, but the histogram's own `le`."""
-    names = dict.fromkeys(name for sample in family.samples for name in sample.labels)
-    return ", ".join(f"`{name}`" for name in names if name != "le")
+def alerts_page() -> str:
+    """Every alert, recording and dashboard."""
+    return page("Alerts and dashboards", *monitoring_pages.blocks(table))
 
 
 def measurements_page() -> str:
@@ -354,6 +375,32 @@ def prediction_page() -> str:
     return measurements.filled(text, "\n\n".join(blocks))
 
 
+def dashboard_page() -> str:
+    """The page on the web page, its measured part written anew."""
+    text = (ROOT / "docs/guides/dashboard.md").read_text(encoding="utf-8")
+    blocks = dashboard_table.blocks(measurements.documents())
+    return measurements.filled(text, "\n\n".join(blocks))
+
+
+def generation_page() -> str:
+    """The page on token-by-token models, its measured part written anew."""
+    text = (ROOT / "docs/concepts/generation.md").read_text(encoding="utf-8")
+    blocks = generation_table.blocks(measurements.documents())
+    return measurements.filled(text, "\n\n".join(blocks))
+
+
+def soak_page() -> str:
+    """The page on the soak, its measured part written anew."""
+    text = (ROOT / "docs/guides/soak.md").read_text(encoding="utf-8")
+    return measurements.filled(text, "\n\n".join(soak_table.blocks(measurements.documents())))
+
+
+def doctor_page() -> str:
+    """The page on the doctor, its measured part written anew."""
+    text = (ROOT / "docs/guides/doctor.md").read_text(encoding="utf-8")
+    return measurements.filled(text, "\n\n".join(doctor_table.blocks(measurements.documents())))
+
+
 def states_page() -> str:
     """The state diagrams."""
     return page(
@@ -363,6 +410,8 @@ def states_page() -> str:
         diagram(TRANSITIONS, start="arriving"),
         "## A replica",
         diagram(REPLICA_TRANSITIONS, start="loading"),
+        "## A sequence of a generating model",
+        diagram(SEQUENCE_TRANSITIONS, start="waiting"),
     )
 
 

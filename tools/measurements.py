@@ -85,10 +85,14 @@ def highlights() -> str:
         "policies_moving": policies_moving,
         "prediction": prediction,
         "http_echo": http_echo,
+        "grpc_echo": grpc_echo,
+        "large_tensors": large_tensors,
         "kernel": kernel,
         "simulator": simulator,
         "memory": memory,
         "overload": overload,
+        "soak": soak,
+        "doctor": doctor,
     }
     known = [name for name in parts if name in found]
     rows = [row for name in known for row in parts[name](found)]
@@ -181,6 +185,40 @@ def http_echo(found: Mapping[str, Document]) -> Iterator[str]:
         )
 
 
+def grpc_echo(found: Mapping[str, Document]) -> Iterator[str]:
+    """Every server at 32 connections, by each load generator."""
+    document = found["grpc_echo"]
+    for tool in dict.fromkeys(row["tool"] for row in document["rows"]):
+        rates = {
+            row["server"]: row["rps"]
+            for row in document["rows"]
+            if (row["tool"], row["connections"]) == (tool, 32)
+        }
+        yield line(
+            f"the same over gRPC, 32 connections, req/s by `{tool}`",
+            ", ".join(f"{server} {rps:,.0f}" for server, rps in rates.items()),
+            document["command"],
+        )
+
+
+def large_tensors(found: Mapping[str, Document]) -> Iterator[str]:
+    """What goes through in each form, on four connections, beside Triton."""
+    document = found["large_tensors"]
+    rates = {
+        (row["form"], row["server"]): row["mb_per_s"]
+        for row in document["rows"]
+        if row["connections"] == 4
+    }
+    forms = [form for form, server in rates if server == "headway" and (form, "triton") in rates]
+    yield line(
+        "a tensor of 1 MiB there and back, 4 connections, MB/s: headway / triton",
+        ", ".join(
+            f"{form} {rates[form, 'headway']:,.0f} / {rates[form, 'triton']:,.0f}" for form in forms
+        ),
+        document["command"],
+    )
+
+
 def kernel(found: Mapping[str, Document]) -> Iterator[str]:
     """The scheduler's cost of an event with a full queue."""
     rows = [r for r in found["kernel"]["rows"] if r["event"] == "all" and r["waiting"] == 1000]
@@ -231,6 +269,34 @@ def overload(found: Mapping[str, Document]) -> Iterator[str]:
         f"{sent:,} sent, {lost} unanswered,"
         f" {rows[0]['rss_mib']:.0f} to {rows[-1]['rss_mib']:.0f} MiB",
         found["overload"]["command"],
+    )
+
+
+def soak(found: Mapping[str, Document]) -> Iterator[str]:
+    """Half an hour of everything at once."""
+    total = found["soak"]["rows"][-1]
+    answered = "every one answered once" if total["one_answer_each"] else "not all answered once"
+    yield line(
+        f"{total['minutes']:g} minutes at 1.1 times the capacity, {total['kills']} workers killed,"
+        f" {total['reloads']} reloads, a full disk, a clock that steps",
+        f"{total['sent']:,} sent, {answered};"
+        f" memory {total['server_mib_per_hour']:+.1f} MiB an hour",
+        found["soak"]["command"],
+    )
+
+
+def doctor(found: Mapping[str, Document]) -> Iterator[str]:
+    """Illnesses found, and healthy servers that were called ill."""
+    rows = found["doctor"]["rows"]
+    ill = [row for row in rows if row["part"] == "ill"]
+    healthy = [row for row in rows if row["part"] == "healthy"]
+    yield line(
+        f"`headway doctor`: {len(ill)} illnesses that were really caused, in"
+        f" {sum(row['runs'] for row in ill)} servers, and {sum(row['runs'] for row in healthy)}"
+        " healthy ones",
+        f"found in {sum(row['found'] for row in ill)};"
+        f" {sum(row['false_alarms'] for row in healthy)} false alarms",
+        found["doctor"]["command"],
     )
 
 

@@ -64,8 +64,9 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "build", "dist", "htmlcov", "node_mo
 VISIBLE_DOT_FOLDERS = frozenset({".ci", ".github"})
 
 TODO = re.compile(r"\bTODO\b(?!\(#\d+\): )|\bFIXME\b")
+# `/mnt/models` is where KServe puts a model, on every machine.
 MACHINE_PATH = re.compile(
-    r"(?<![\w./~$})-])/(?:home|Users|root|work|workspaces?|mnt)/(?!you/|headway/)[\w.-]+"
+    r"(?<![\w./~$})-])/(?:home|Users|root|work|workspaces?|mnt)/(?!you/|headway/|models\b)[\w.-]+"
 )
 CAMEL_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
 
