@@ -30,6 +30,14 @@ TEST_FOLDERS = ("unit", "property", "parity", "conformance", "sim", "e2e", "gpu"
 # Tests of these start no server and have no clock but a virtual one, so several run at a time.
 SIDE_BY_SIDE = ("unit", "property", "parity", "sim")
 
+# Tests of these start processes and wait for them, on a machine that may stand still for a second
+# at any time. What fails there is run once more, by itself: only what fails twice is broken. The
+# first failure stays in what is printed.
+WITH_REAL_TIME = ("e2e",)
+
+SOME_TESTS_FAILED = 1
+"""How pytest ends when tests failed, and nothing worse happened."""
+
 
 class CoverageFloor(NamedTuple):
     """The least share of a folder's branches, or lines, that the tests must reach."""
@@ -63,6 +71,8 @@ class Step:
     subject: str = "."
     """A path that must exist for the step to make sense."""
     is_pytest: bool = False
+    again: Sequence[str] = ()
+    """What to run where tests failed, to see which of them fail twice; empty: nothing."""
 
 
 FORMAT = Step("format", (PYTHON, "-m", "ruff", "format", "--check", "."), "make fmt")
@@ -94,8 +104,10 @@ def pytest_step(folder: str, *, is_covered: bool = False) -> Step:
     coverage = ("--cov=headway", "--cov-append", "--cov-report=") if is_covered else ()
     workers = ("-n", "auto", "--dist", "worksteal") if folder in SIDE_BY_SIDE else ()
     command = (PYTHON, "-m", "pytest", *workers, *coverage, path)
+    failed = ("--last-failed", "--last-failed-no-failures=none")
+    again = (*command, *failed) if folder in WITH_REAL_TIME else ()
     mend = f"python -m pytest {path} --last-failed --randomly-seed=last"
-    return Step(f"tests: {folder}", command, mend, subject=path, is_pytest=True)
+    return Step(f"tests: {folder}", command, mend, subject=path, is_pytest=True, again=again)
 
 
 def steps_of(group: str) -> list[Step]:
@@ -134,13 +146,21 @@ def run(step: Step) -> bool:
         return True
     say(f"== {step.name}")
     started_at_s = time.perf_counter()
-    status = subprocess.run(step.command, cwd=ROOT, env=_environment(), check=False).returncode
+    status = status_of(step.command)
+    if status == SOME_TESTS_FAILED and step.again:
+        say(f"-- {step.name}: once more what failed; it is broken if it fails twice")
+        status = status_of(step.again)
     elapsed_s = time.perf_counter() - started_at_s
     is_good = status == 0
     say(f"{'ok' if is_good else 'FAILED'} {step.name} {elapsed_s:.1f} s")
     if not is_good:
         say(f"to mend: {step.mend}")
     return is_good
+
+
+def status_of(command: Sequence[str]) -> int:
+    """Run a command to its end, its output among ours; how it ended."""
+    return subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode
 
 
 def is_there(step: Step) -> bool:
