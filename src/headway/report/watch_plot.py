@@ -76,6 +76,7 @@ def plot_watch(
         hspace=0.42,
     )
     longest_s = max(points[-1][0] for panel in panels for points in panel.lines.values() if points)
+    longest_s = longest_s or 1.0  # a watch may end with its first reading
     unit_s, unit = (60.0, "minutes") if longest_s >= _MINUTES_FROM_S else (1.0, "seconds")
     labels = dict.fromkeys(label for panel in panels for label in panel.lines)
     looks = {label: _look_of(index) for index, label in enumerate(labels)}
@@ -112,6 +113,7 @@ def _draw(
             [at_s / unit_s for at_s, _ in thinned],
             [value for _, value in thinned],
             **looks[label],
+            marker="o" if len(thinned) == 1 else None,
             linewidth=1.6,
             label=label,
         )

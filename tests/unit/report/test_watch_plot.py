@@ -15,9 +15,9 @@ def _panel(seconds: int, lines: int = 2) -> WatchPanel:
     )
 
 
-@pytest.mark.parametrize("seconds", [10, 1_000])
+@pytest.mark.parametrize("seconds", [1, 10, 1_000])
 def test_panels_become_a_png(tmp_path, seconds) -> None:
-    """Short and long watches, more lines than colours, more notes than fit."""
+    """A single reading, short and long watches, more lines than colours, more notes than fit."""
     path = tmp_path / "plots" / "watch.png"
     plot_watch(
         [_panel(seconds), _panel(seconds, lines=9)],
