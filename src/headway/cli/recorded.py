@@ -5,18 +5,13 @@ read out of them.
 """
 
 import argparse
-import http.client
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
 
-from headway.cli.arguments import UsageError, VerbParser, duration_ns, key_in
+from headway.cli.arguments import VerbParser, duration_ns, key_in
 from headway.errors import ConfigError, HeadwayError
 from headway.units import NS_PER_S
 
@@ -28,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorded", "add_source", "recorded"]
 
-_WAIT_S: Final = 30.0
 _LAST_NS: Final = 60 * NS_PER_S
 
 
@@ -99,38 +93,7 @@ def recorded(args: argparse.Namespace) -> Iterator[Recorded]:
 
 
 def _download(url: str, last_s: int, key_file: str | None, path: Path) -> None:
-    if not _is_url(url):
-        raise UsageError(f"`{url}` is no URL", hint="such as http://127.0.0.1:8001")
-    asked = f"{url.rstrip('/')}/admin/records?seconds={last_s}"
-    request = urllib.request.Request(asked)  # noqa: S310 - its scheme was just looked at
-    if key_file is not None:
-        request.add_header("authorization", f"Bearer {key_in(key_file)}")
-    try:
-        with (
-            urllib.request.urlopen(request, timeout=_WAIT_S) as reply,  # noqa: S310 - as above
-            path.open("wb") as file,
-        ):
-            copyfileobj(reply, file)
-            if reply.length:  # a reader of parts is not told that they ended too early
-                raise http.client.IncompleteRead(b"", reply.length)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise HeadwayError(
-                f"`{asked}` answered with {error.code}",
-                hint="management may have a port and a key of its own: see server.admin",
-            ) from error
-    except (OSError, http.client.HTTPException) as error:
-        # What urllib wraps says it in plainer words than the wrapping.
-        why = getattr(error, "reason", None) or error
-        raise HeadwayError(
-            f"cannot ask `{asked}`: {why}", hint="is the server running there?"
-        ) from error
+    from headway.doctor import ServerDoor
 
-
-def _is_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises where there can be none
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    key = key_in(key_file) if key_file is not None else ""
+    ServerDoor(url, key).download(f"/admin/records?seconds={last_s}", path)

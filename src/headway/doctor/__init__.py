@@ -37,6 +37,7 @@ from headway.doctor.visit import (
     read_recorded,
     watch,
 )
+from headway.doctor.wire import ServerDoor
 
 __all__ = [
     "CHECKS",
@@ -57,6 +58,7 @@ __all__ = [
     "Reading",
     "Recorded",
     "Role",
+    "ServerDoor",
     "Severity",
     "Sign",
     "Source",

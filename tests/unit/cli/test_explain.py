@@ -133,7 +133,7 @@ def test_source_is_one_of_the_two(journal, capsys, tmp_path):
     both = ["--journal", journal, "--url", "http://127.0.0.1:1"]
     assert "not allowed with" in refused(capsys, 1, *both, code=EXIT_USAGE)
     for url in ("127.0.0.1:1", "http://", "http://[bad", "http://127.0.0.1:99999"):
-        assert "is no URL" in refused(capsys, 1, "--url", url, code=EXIT_USAGE)
+        assert "is no address of a server" in refused(capsys, 1, "--url", url, code=EXIT_USAGE)
     missing = tmp_path / "none.journal"
     assert "cannot read `" in refused(capsys, 1, "--journal", missing, code=EXIT_USAGE)
     (tmp_path / "empty.journal").write_bytes(b"")
@@ -205,12 +205,13 @@ def test_server_that_says_no_or_nothing_is_an_error(capsys, tmp_path):
     """With its status, or why it could not be asked."""
     with server(403, b"no") as (url, _):
         said = refused(capsys, 1, "--url", url)
-        assert f"`{url}/admin/records?seconds=60` answered with 403" in said
-        assert "hint: management may have a port and a key of its own" in said
-    assert "cannot ask" in refused(capsys, 1, "--url", url)
+        assert f"`{url}/admin/records?seconds=60` answered 403: no" in said
+        assert "hint: management may have a port or keys of its own" in said
+    assert "does not answer" in refused(capsys, 1, "--url", url)
     missing = ["--key-file", tmp_path / "none"]
     assert "cannot read" in refused(capsys, 1, "--url", url, *missing, code=EXIT_USAGE)
     with server(200, b"cut", length=1_000) as (url, _):
-        assert f"cannot ask `{url}/admin/records?seconds=60`" in refused(capsys, 1, "--url", url)
+        said = refused(capsys, 1, "--url", url)
+        assert f"`{url}/admin/records?seconds=60` did not answer to the end" in said
     with server(200, b"hello") as (url, _):
         assert f"`{url}` did not answer with records" in refused(capsys, 1, "--url", url)
