@@ -140,6 +140,14 @@ VERBS: Final[Mapping[str, VerbEntry]] = MappingProxyType(
             "headway.cli.explain",
             "Tell one request's story: where its time went, and what would have saved it.",
         ),
+        "generate convert": VerbEntry(
+            "headway.cli.generate_convert",
+            "Make a published token-by-token model one that the built-in engine runs.",
+        ),
+        "generate text": VerbEntry(
+            "headway.cli.generate_text",
+            "Let a converted model write, here and now, with the engine that also serves it.",
+        ),
         "key": VerbEntry(
             "headway.cli.key",
             "Make a key for a tenant or for management, and the hash that is kept of it.",

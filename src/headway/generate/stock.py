@@ -143,12 +143,16 @@ class StockScheduler:
     """The loop, with any order of the waiting."""
 
     def __init__(
-        self, limits: EngineLimits, order: WaitingOrder, settings: StockSettings | None = None
+        self,
+        limits: EngineLimits,
+        order: WaitingOrder,
+        settings: StockSettings | None = None,
+        pool: KvAccount | None = None,
     ) -> None:
         self.name = order.name
         self.limits = limits
         self.settings = settings or StockSettings()
-        self.roster = Roster(BlockPool(limits.blocks, limits.block_tokens))
+        self.roster = Roster(pool or BlockPool(limits.blocks, limits.block_tokens))
         self._order = order
         self._running: list[Sequence] = []
         self._waiting_count = 0

@@ -18,6 +18,7 @@ from headway.errors import HeadwayError
 ROOT = Path(__file__).parents[3]
 RUN_HERE = (
     "config",
+    "generate text",
     "monitoring dashboards",
     "monitoring rules",
     "monitoring scrape",
