@@ -30,13 +30,13 @@ TEST_FOLDERS = ("unit", "property", "parity", "conformance", "sim", "e2e", "gpu"
 # Tests of these start no server and have no clock but a virtual one, so several run at a time.
 SIDE_BY_SIDE = ("unit", "property", "parity", "sim")
 
-# Tests of these start processes and wait for them, on a machine that may stand still for a second
-# at any time. What fails there is run once more, by itself: only what fails twice is broken. The
-# first failure stays in what is printed.
-WITH_REAL_TIME = ("e2e",)
-
 SOME_TESTS_FAILED = 1
-"""How pytest ends when tests failed, and nothing worse happened."""
+"""How pytest ends when tests failed, and nothing worse happened.
+
+Some tests start processes and wait for them, on a machine that may stand still for seconds at any
+time. What failed is therefore run once more, by itself: only what fails twice is broken. The first
+failure stays in what is printed.
+"""
 
 
 class CoverageFloor(NamedTuple):
@@ -104,8 +104,7 @@ def pytest_step(folder: str, *, is_covered: bool = False) -> Step:
     coverage = ("--cov=headway", "--cov-append", "--cov-report=") if is_covered else ()
     workers = ("-n", "auto", "--dist", "worksteal") if folder in SIDE_BY_SIDE else ()
     command = (PYTHON, "-m", "pytest", *workers, *coverage, path)
-    failed = ("--last-failed", "--last-failed-no-failures=none")
-    again = (*command, *failed) if folder in WITH_REAL_TIME else ()
+    again = (*command, "--last-failed", "--last-failed-no-failures=none")
     mend = f"python -m pytest {path} --last-failed --randomly-seed=last"
     return Step(f"tests: {folder}", command, mend, subject=path, is_pytest=True, again=again)
 

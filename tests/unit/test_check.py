@@ -40,7 +40,7 @@ def test_run_takes_what_passes_at_the_second_try(
     assert run(a_step(tmp_path, test, tries=tries)) is is_good
 
 
-def test_only_tests_in_real_time_have_a_second_try() -> None:
-    """A test of pure code that fails is broken at once."""
-    assert pytest_step("e2e").again
-    assert not any(pytest_step(folder).again for folder in ("unit", "property", "sim", "parity"))
+def test_second_try_is_of_what_failed_alone() -> None:
+    """Nobody waits for a whole folder twice."""
+    assert "--last-failed" in pytest_step("e2e").again
+    assert "--last-failed-no-failures=none" in pytest_step("e2e").again
