@@ -154,6 +154,9 @@ class Roster:
             sequence.generated += 1
             sequence.ran_steps += 1
             sequence.waits_since_ns = now_ns
+            if sequence.first_token_at_ns is None:
+                # Swapped out with one token of its prompt to go: that step was a decode of one.
+                sequence.first_token_at_ns = now_ns
             yielded.append(sequence)
         for sequence, tokens in draft.chunks.values():
             if sequence.phase is not Phase.PREFILL:

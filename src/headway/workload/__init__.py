@@ -14,6 +14,7 @@ from headway.workload.arrivals import (
     Recorded,
     Uniform,
 )
+from headway.workload.bursts import BurstLoad, PowerLaw, burst_trace
 from headway.workload.rows import FixedRows, Rows, UniformRows, WeightedRows
 from headway.workload.samples import Outcome, Sample
 from headway.workload.shapes import GapFamily, GapShape
@@ -36,6 +37,7 @@ __all__ = [
     "SERVEGEN_WINDOW_NS",
     "Arrival",
     "Arrivals",
+    "BurstLoad",
     "DisbTask",
     "FixedRows",
     "FunctionLoad",
@@ -47,6 +49,7 @@ __all__ = [
     "Phase",
     "Piecewise",
     "Poisson",
+    "PowerLaw",
     "Recorded",
     "Rows",
     "Sample",
@@ -59,6 +62,7 @@ __all__ = [
     "WeightedRows",
     "Workload",
     "WorkloadSpec",
+    "burst_trace",
     "load_arrivals",
     "load_disb",
     "load_faasrail",

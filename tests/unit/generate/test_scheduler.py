@@ -264,6 +264,27 @@ def test_swapped_victim_goes_on_without_computing_anything_again():
     assert rig.scheduler.preemption.rule.host_tokens == 0
 
 
+def test_victim_one_token_before_its_first_has_a_pace_afterwards():
+    """It comes back straight into decoding; its first token is an instant all the same."""
+    settings = {
+        "swap": SwapSettings(ways=(PreemptWay.SWAP,)),
+        "victims": VictimSettings(quantum_steps=0),
+    }
+    rig = a_rig(settings, blocks=10, sequences_max=4, step_tokens_max=100)
+    terms = TierTerms(name="paced", priority=1, tpot_ns=100 * MS)
+    victim = rig.arrive(terms, prompt=101, output=30)
+    rig.step()
+    rig.arrive(GOLD, prompt=90, output=2)
+    while not rig.tokens[victim]:
+        rig.step()
+    assert [(p.sequence_id, p.tokens) for plan in rig.plans for p in plan.preempted] == [
+        (victim, 100)
+    ]
+    sequence = rig.scheduler.roster.sequences[victim]
+    assert sequence.first_token_at_ns is not None
+    assert sequence.due_at_ns() == sequence.first_token_at_ns + 100 * MS
+
+
 def test_cancelled_load_keeps_its_blocks_until_the_copy_is_done():
     """Otherwise the copy would write into somebody else's memory."""
     settings = {
