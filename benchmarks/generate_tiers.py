@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from headway.generate import EngineLimits, StepLaw, StepScheduler
 from headway.sim import Generation, requests_of_trace, tier_figures
-from headway.workload import Trace, TraceFormat, load_trace
+from headway.workload import BurstLoad, Trace, TraceFormat, burst_trace, load_trace
 
 NAME = "generate_tiers"
 COLUMNS = (
@@ -41,6 +41,7 @@ COLUMNS = (
     *("bronze_ttft_p99_s", "gold_tpot_p99_ms", "bronze_tpot_p99_ms", "preemptions"),
     *("makespan_s", "prefill_tokens"),
 )
+BURSTS = BurstLoad(rate_rps=12.0)
 WRONG_LAW = StepLaw(base_ns=18e6, prefill_ns=100_000.0, context_ns=30.0)
 
 
@@ -49,7 +50,8 @@ class Setup(NamedTuple):
 
     name: str
     file: str
-    trace_format: TraceFormat
+    trace_format: TraceFormat | None
+    """None for bursts that are drawn."""
     limits: EngineLimits
     count: int
     speeds: tuple[float, ...]
@@ -72,6 +74,8 @@ SETUPS = (
         1_500,
         (1.0, 1.6),
     ),
+    # Drawn: gamma gaps, a rate that drifts, lengths by a power law.
+    Setup("generated bursts", "", None, A100_LIMITS, 1_500, (1.0, 1.6)),
     # Prompts of twelve thousand tokens, of which a part is shared: a larger memory, eight engines'
     # worth of arrivals spread over one.
     Setup(
@@ -91,10 +95,17 @@ POLICIES: dict[str, Callable[[EngineLimits], StepScheduler]] = {
     "priority, 2048 a step": lambda limits: stock("priority", limits, 2_048),
     "headway": headway,
     "headway (law unknown)": lambda limits: headway(replace(limits, law=WRONG_LAW)),
-    "headway (no long lane)": lambda limits: headway(limits, long_tokens=1 << 40),
+    "headway (lane for long)": lambda limits: headway(limits, long_part_max=1.0),
     "headway (evict at mark)": lambda limits: headway(limits, evicts=True),
 }
 QUICK = ("fcfs, 512 a step", "priority, 512 a step", "headway")
+
+
+def trace_of(setup: Setup, folder: Path) -> Trace:
+    """Recorded, or drawn."""
+    if setup.trace_format is None:
+        return burst_trace(BURSTS, 1, setup.count)
+    return load_trace(folder / setup.file, setup.trace_format)
 
 
 def play(setup: Setup, trace: Trace, speed: float, policy: str) -> harness.Row:
@@ -121,7 +132,7 @@ def play(setup: Setup, trace: Trace, speed: float, policy: str) -> harness.Row:
 def rows(folder: Path, *, is_quick: bool) -> Iterator[harness.Row]:
     """All of them."""
     for setup in SETUPS[:1] if is_quick else SETUPS:
-        trace = load_trace(folder / setup.file, setup.trace_format)
+        trace = trace_of(setup, folder)
         for speed in setup.speeds:
             for policy in QUICK if is_quick else POLICIES:
                 yield play(setup, trace, speed, policy)

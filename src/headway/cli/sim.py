@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headway.core import Command, Event, TierName
     from headway.observe import JournalObserver
     from headway.report import TimelineObserver
-    from headway.sim import BudgetRange, Scenario, TierTally
+    from headway.sim import BudgetRange, GenerationScenario, Scenario, TierTally
 
 __all__ = ["EXAMPLE", "add_arguments", "run"]
 
@@ -75,6 +75,11 @@ class PolicyRun(NamedTuple):
 
 def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
+    parser.description = (
+        f"{parser.description} A scenario with an `engine` is one of a generating model: its "
+        "requests are played at each of its `layouts`, with engines that do everything, that share "
+        "prompts and answers out, or that keep layers on their hosts."
+    )
     parser.add_argument("scenario", metavar="SCENARIO", help="machine, models and load (.yaml)")
     parser.add_argument(
         "--policy",
@@ -137,14 +142,26 @@ def run(args: argparse.Namespace) -> int:
     from headway.bench import Contender
     from headway.cli.sim_contest import run_contest
     from headway.config import build_from_file
-    from headway.sim import scenario_from_dict
+    from headway.sim import (
+        GenerationScenario,
+        generation_from_dict,
+        is_generation,
+        scenario_from_dict,
+    )
 
     traces = Path(args.traces) if args.traces else None
-    scenario = build_from_file(
-        Path(args.scenario), lambda data: scenario_from_dict(data, traces=traces)
-    )
+
+    def build(data: Mapping[str, object]) -> "Scenario | GenerationScenario":
+        make = generation_from_dict if is_generation(data) else scenario_from_dict
+        return make(data, traces=traces)
+
+    scenario = build_from_file(Path(args.scenario), build)
     if args.seed is not None:
         scenario = scenario.with_seed(args.seed)
+    if isinstance(scenario, GenerationScenario):
+        from headway.cli.sim_generation import run_generation
+
+        return run_generation(args, scenario)
     flags = {flag.text: flag for flag in args.policy or [policy_flag("priority")]}
     contenders = [Contender(f.text, f.settings, args.predictor) for f in flags.values()]
     say(_opening(args.scenario, scenario, list(flags)))

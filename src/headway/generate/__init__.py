@@ -24,7 +24,8 @@ Files, from the rules to the whole: `names`, `events`, `sequence` (the words); `
 `credits`, `aging` (who has had how much), `lengths`, `peak`, `watermark` (who may begin), `fits`,
 `step_times`, `budget` (how much a step does), `victims`, `swap`, `preemption` (who makes room),
 `decoding`, `lines`, `draft`, `roster`, `scheduler` (a plan), `capacity` (how much there can be at
-all), `stock` and `vtc` (what is done elsewhere, to be compared with).
+all), `offload` (layers on the host), `stock` and `vtc` (what is done elsewhere, to be compared
+with).
 
 Knows counts, ids and instants. May import `core`, `errors`, `units`. Must never import a clock, an
 engine's classes or a device.
@@ -60,6 +61,7 @@ from headway.generate.names import (
     SequenceParams,
     TierTerms,
 )
+from headway.generate.offload import LayerOffload, StreamedSteps
 from headway.generate.peak import PeakForecast
 from headway.generate.ports import StepScheduler
 from headway.generate.roster import Roster
@@ -98,6 +100,7 @@ __all__ = [
     "FcfsOrder",
     "HeadwayScheduler",
     "KvAccount",
+    "LayerOffload",
     "Load",
     "MarkAction",
     "OutputLengths",
@@ -124,6 +127,7 @@ __all__ = [
     "StepTimes",
     "StockScheduler",
     "StockSettings",
+    "StreamedSteps",
     "SwapRule",
     "SwapSettings",
     "TagCredits",

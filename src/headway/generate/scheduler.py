@@ -53,6 +53,8 @@ __all__ = ["HeadwayScheduler"]
 
 _ROUNDS_OF_VICTIMS: Final = 3
 """Victims that shared a prefix with whoever needs room leave it a little short; then more go."""
+_PROMPTS_FOR_A_RULE: Final = 64
+"""Of fewer prompts nobody can say what is the rule."""
 
 
 class HeadwayScheduler:
@@ -91,6 +93,7 @@ class HeadwayScheduler:
         self._step_count = 0
         self._prompts = 0
         self._prompt_tokens = 0
+        self._long_prompts = 0
         self._peak: PeakForecast | None = None
 
     @property
@@ -137,9 +140,13 @@ class HeadwayScheduler:
             params.model, params.tag, tokens_max=params.output_tokens_max
         )
         sequence.foreseen_tokens = sequence.first_foreseen = foreseen
-        sequence.is_long = params.prompt_tokens + foreseen >= self.settings.long_tokens
+        is_long = params.prompt_tokens + foreseen >= self.settings.long_tokens
         self._prompts += 1
         self._prompt_tokens += params.prompt_tokens
+        self._long_prompts += is_long
+        # Where long ones are the rule they have no lane: it would only put the longest off.
+        exceptions = max(_PROMPTS_FOR_A_RULE, self._prompts) * self.settings.long_part_max
+        sequence.is_long = is_long and self._long_prompts <= exceptions
         self.roster.add(sequence)
         self.line(sequence.priority).add(sequence)
         return answer

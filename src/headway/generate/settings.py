@@ -57,6 +57,9 @@ class StepSettings(Struct, frozen=True, kw_only=True):
     """Prompt and foreseen output from which a sequence goes by the lane of the long ones."""
     long_ratio: float = 0.5
     """Of a step's prompt tokens that the long lane has while both have something to do."""
+    long_part_max: float = 0.25
+    """Of all prompts so far; where more than that are long they have no lane of their own. 1 for a
+    lane whatever comes."""
     learns: bool = True
     """Fit the laws of steps and copies while it runs; else they stay as the engine's limits say."""
 

@@ -11,7 +11,23 @@ from headway.sim.generation import (
     GenerationRun,
     SequenceSample,
 )
-from headway.sim.generation_load import TierFigures, quantile, requests_of_trace, tier_figures
+from headway.sim.generation_fleet import FleetRun, GenerationFleet, HandedPool, HandOver
+from headway.sim.generation_load import (
+    TargetFigures,
+    TierFigures,
+    quantile,
+    requests_of_trace,
+    target_figures,
+    tier_figures,
+)
+from headway.sim.generation_scenario import (
+    EngineShape,
+    GenerationScenario,
+    Layout,
+    RequestSource,
+    SchedulerChoice,
+)
+from headway.sim.generation_spec import generation_from_dict, is_generation
 from headway.sim.oracle import Oracle
 from headway.sim.scenario import BudgetRange, EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.shares import ShareFigures, ShareMeter, jain_index
@@ -27,14 +43,23 @@ __all__ = [
     "BudgetRange",
     "EmulatedDevices",
     "EmulatedSetup",
+    "EngineShape",
     "Fault",
     "Finish",
+    "FleetRun",
     "Generation",
+    "GenerationFleet",
     "GenerationRequest",
     "GenerationRun",
+    "GenerationScenario",
+    "HandOver",
+    "HandedPool",
     "HostPause",
+    "Layout",
     "Oracle",
+    "RequestSource",
     "Scenario",
+    "SchedulerChoice",
     "SequenceSample",
     "ShareFigures",
     "ShareMeter",
@@ -44,6 +69,7 @@ __all__ = [
     "SimulatedTier",
     "SoloTimes",
     "Tally",
+    "TargetFigures",
     "TierFigures",
     "TierTally",
     "TimedKernel",
@@ -52,10 +78,13 @@ __all__ = [
     "WaitFigures",
     "WaitMeter",
     "World",
+    "generation_from_dict",
+    "is_generation",
     "jain_index",
     "quantile",
     "record_into",
     "requests_of_trace",
     "scenario_from_dict",
+    "target_figures",
     "tier_figures",
 ]

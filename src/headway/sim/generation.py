@@ -9,6 +9,7 @@ Knows `generate`'s schedulers as their hosts do. Must never read a clock.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -24,15 +25,15 @@ from headway.generate import (
     SequenceId,
     SequenceParams,
     StepFinished,
-    StepLaw,
     StepPlan,
     StepScheduler,
     TierTerms,
 )
 
-__all__ = ["Generation", "GenerationRequest", "GenerationRun", "SequenceSample"]
+__all__ = ["Generation", "GenerationRequest", "GenerationRun", "SequenceSample", "StepClock"]
 
-_IDLE_PLANS_MAX = 4
+_FOR_EVER_NS: Final = 1 << 62
+_IDLE_PLANS_MAX: Final = 4
 """Plans without work in a row at one instant: copies to begin, which are begun at once."""
 
 
@@ -106,25 +107,49 @@ class GenerationRun:
     """Sequences that hold memory, over time."""
 
 
+class StepClock(Protocol):
+    """How long a step takes: `StepLaw`, or one with more to it."""
+
+    def step_ns(
+        self, prefill_tokens: int, decode_count: int, context_tokens: int, pair_tokens: int = 0
+    ) -> float:
+        """Of such a step."""
+
+
+class _Running(NamedTuple):
+    """A step that has begun."""
+
+    plan: StepPlan
+    begun_at_ns: int
+    step_ns: int
+
+    @property
+    def ended_at_ns(self) -> int:
+        """When it will have ended."""
+        return self.begun_at_ns + self.step_ns
+
+
 class Generation:
     """Plays requests at a scheduler.
 
     Args:
         scheduler: decides.
-        law: how long steps take.
+        law: how long steps take; what the scheduler believes may be something else.
         copies: how long copies take.
         is_written_through: swapping out costs nothing.
         observe: is shown each plan, with the instants at which its step begins and ends.
+        on_end: is told of each sequence whose answer is complete, and when.
     """
 
     def __init__(
         self,
         scheduler: StepScheduler,
-        law: StepLaw,
+        law: StepClock,
         copies: CopyLaw | None = None,
         *,
         is_written_through: bool = False,
         observe: Callable[[StepPlan, int, int], None] | None = None,
+        on_end: Callable[[SequenceId, int], None] | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.now_ns = 0
@@ -132,6 +157,13 @@ class Generation:
         self._copies = copies or CopyLaw()
         self._is_written_through = is_written_through
         self._observe = observe
+        self.on_end = on_end
+        self.expected_tokens = 0
+        """Of prompts that were submitted and have not arrived; their computing counts, too."""
+        self._running: _Running | None = None
+        self._rests = True
+        """Nothing can be planned until something happens."""
+        self._idle_plans = 0
         self._queue: TimerQueue[SequenceArrived | SequenceCancelled | CopyFinished] = TimerQueue()
         self._samples: dict[SequenceId, SequenceSample] = {}
         self._last_token_at_ns: dict[SequenceId, int] = {}
@@ -145,29 +177,14 @@ class Generation:
             InternalError: the scheduler has sequences and nothing to do with them.
         """
         for number, request in enumerate(requests, start=1):
-            self._schedule(SequenceId(number), request)
-        idle_plans = 0
-        while True:
-            self._deliver(self.now_ns)
-            plan = self.scheduler.plan(self.now_ns)
-            if plan is not None:
-                self._begin_copies(plan)
-            if plan is not None and plan.work:
-                idle_plans = 0
-                self._step(plan)
-                continue
-            at_ns = self._queue.head_at_ns()
-            if at_ns is not None:
-                self.now_ns = max(self.now_ns, at_ns)
-            elif plan is None or (idle_plans := idle_plans + 1) > _IDLE_PLANS_MAX:
-                break
-        if self.scheduler.roster.sequences:
-            count = len(self.scheduler.roster.sequences)
-            raise InternalError(f"`{count}` sequences are left and nothing is planned")
-        self._run.samples = list(self._samples.values())
-        return self._run
+            self.submit(SequenceId(number), request)
+        self.advance(_FOR_EVER_NS)
+        return self.result()
 
-    def _schedule(self, sequence_id: SequenceId, request: GenerationRequest) -> None:
+    def submit(self, sequence_id: SequenceId, request: GenerationRequest) -> None:
+        """One will arrive, not before what has been lived through."""
+        if sequence_id in self._samples:
+            raise ValueError(f"sequence `{sequence_id}` was submitted twice")
         self._samples[sequence_id] = SequenceSample(request=request)
         params = SequenceParams(
             sequence_id=sequence_id,
@@ -179,9 +196,62 @@ class Generation:
             output_tokens_max=request.output_tokens_max,
             prefix_keys=request.prefix_keys,
         )
+        self.expected_tokens += 2 * request.prompt_tokens
         self._queue.push(request.arrived_at_ns, SequenceArrived(sequence=params))
         if request.cancelled_at_ns is not None:
             self._queue.push(request.cancelled_at_ns, SequenceCancelled(sequence_id=sequence_id))
+
+    def next_at_ns(self) -> int | None:
+        """When something happens here next if nobody else arrives; None for never."""
+        return self._queue.head_at_ns() if self._running is None else self._running.ended_at_ns
+
+    def advance(self, until_ns: int) -> None:
+        """Live through all that happens up to an instant; a step may have begun that ends later."""
+        while True:
+            if self._running is not None:
+                if self._running.ended_at_ns > until_ns:
+                    return
+                self._finish(self._running)
+            elif self._rests:
+                at_ns = self._queue.head_at_ns()
+                if at_ns is None or at_ns > until_ns:
+                    return
+                self.now_ns = max(self.now_ns, at_ns)
+            self._begin()
+
+    def result(self) -> GenerationRun:
+        """What it came to.
+
+        Raises:
+            InternalError: the scheduler has sequences and nothing to do with them.
+        """
+        if self.scheduler.roster.sequences:
+            count = len(self.scheduler.roster.sequences)
+            raise InternalError(f"`{count}` sequences are left and nothing is planned")
+        self._run.samples = list(self._samples.values())
+        return self._run
+
+    def sample(self, sequence_id: SequenceId) -> SequenceSample:
+        """What has become of one so far."""
+        return self._samples[sequence_id]
+
+    def _begin(self) -> None:
+        """Have a step planned, and begin it; rest where there is none."""
+        self._deliver(self.now_ns)
+        plan = self.scheduler.plan(self.now_ns)
+        if plan is not None:
+            self._begin_copies(plan)
+        if plan is not None and plan.work:
+            self._idle_plans = 0
+            self._rests = False
+            self._step(plan)
+            return
+        self._idle_plans += plan is not None
+        self._rests = (
+            plan is None
+            or self._queue.head_at_ns() is not None
+            or self._idle_plans > _IDLE_PLANS_MAX
+        )
 
     def _deliver(self, until_ns: int) -> None:
         """Hand over, in order, what happens up to an instant."""
@@ -190,6 +260,8 @@ class Generation:
             event = self._queue.pop_due(until_ns)
             if event is None or at_ns is None:
                 return
+            if isinstance(event, SequenceArrived):
+                self.expected_tokens -= 2 * event.sequence.prompt_tokens
             for answer in self.scheduler.handle(event, at_ns):
                 if isinstance(answer, Refused):
                     self._samples[answer.sequence_id].is_refused = True
@@ -222,13 +294,19 @@ class Generation:
         self._queue.push(self._link_free_at_ns if is_load else self.now_ns, event)
 
     def _step(self, plan: StepPlan) -> None:
-        """Run one step and hand over all that happens until its end, that last."""
+        """Begin a step, of which only what is known now decides how long it takes."""
         step_ns = int(
             self._law.step_ns(
                 plan.prefill_tokens, plan.decode_count, plan.context_tokens, plan.pair_tokens
             )
         )
-        begun_at_ns, self.now_ns = self.now_ns, self.now_ns + step_ns
+        self._running = _Running(plan, self.now_ns, step_ns)
+
+    def _finish(self, running: "_Running") -> None:
+        """End a step, handing over all that happened until then, that last."""
+        plan, step_ns = running.plan, running.step_ns
+        self._running = None
+        self.now_ns = running.ended_at_ns
         run, roster = self._run, self.scheduler.roster
         resident = (*roster.decoding.values(), *roster.prefilling.values())
         run.kv_token_ns += step_ns * sum([each.computed_tokens for each in resident])
@@ -238,7 +316,7 @@ class Generation:
         run.prefill_tokens += plan.prefill_tokens
         run.makespan_ns = self.now_ns
         if self._observe is not None:
-            self._observe(plan, begun_at_ns, self.now_ns)
+            self._observe(plan, running.begun_at_ns, self.now_ns)
         self._deliver(self.now_ns)
         ended = [
             work.sequence_id
@@ -248,6 +326,9 @@ class Generation:
             and self._token(self._samples[work.sequence_id], work.sequence_id)
         ]
         self.scheduler.handle(StepFinished(step_ns=step_ns, ended=tuple(ended)), self.now_ns)
+        if self.on_end is not None:
+            for sequence_id in ended:
+                self.on_end(sequence_id, self.now_ns)
 
     def _token(self, sample: SequenceSample, sequence_id: SequenceId) -> bool:
         """One more; returns whether it was the last."""

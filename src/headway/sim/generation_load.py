@@ -14,7 +14,14 @@ from headway.sim.generation import GenerationRequest, SequenceSample
 from headway.units import NS_PER_MS, NS_PER_S
 from headway.workload import Trace
 
-__all__ = ["TierFigures", "quantile", "requests_of_trace", "tier_figures"]
+__all__ = [
+    "TargetFigures",
+    "TierFigures",
+    "quantile",
+    "requests_of_trace",
+    "target_figures",
+    "tier_figures",
+]
 
 
 def requests_of_trace(
@@ -83,6 +90,66 @@ def tier_figures(samples: Iterable[SequenceSample], tier: str) -> TierFigures:
         itl_max_p99_ms=quantile(gaps, 0.99),
         preempts=sum([sample.preempts for sample in of_tier]),
     )
+
+
+class TargetFigures(Struct, frozen=True, kw_only=True):
+    """How many of some requests were served as promised."""
+
+    requests: int
+    ended: int
+    refused: int
+    first_in_time: int
+    """Ended, with the first token in time."""
+    pace_in_time: int
+    """Ended, with the others in time on average."""
+    met: int
+    """Both."""
+    ttft_p50_ns: int | None
+    """Percentiles are over those that ended; None with none."""
+    ttft_p99_ns: int | None
+    tpot_p50_ns: int | None
+    tpot_p99_ns: int | None
+    preempts: int
+
+    @property
+    def met_ratio(self) -> float:
+        """Of all that arrived; 1 of none."""
+        return self.met / self.requests if self.requests else 1.0
+
+    def goodput_rps(self, span_ns: int) -> float:
+        """Requests a second that were served as promised."""
+        return self.met * NS_PER_S / span_ns if span_ns > 0 else 0.0
+
+
+def target_figures(samples: Iterable[SequenceSample]) -> TargetFigures:
+    """By the targets of each one's tier; one without a target meets it by ending."""
+    every = list(samples)
+    ended = [sample for sample in every if sample.ended_at_ns is not None]
+    ttfts = [sample.ttft_ns for sample in ended if sample.ttft_ns is not None]
+    tpots = [sample.tpot_ns for sample in ended if sample.tpot_ns is not None]
+    in_time = [_within(each.ttft_ns, each.request.terms.ttft_ns) for each in ended]
+    in_pace = [_within(each.tpot_ns, each.request.terms.tpot_ns) for each in ended]
+    return TargetFigures(
+        requests=len(every),
+        ended=len(ended),
+        refused=sum([sample.is_refused for sample in every]),
+        first_in_time=sum(in_time),
+        pace_in_time=sum(in_pace),
+        met=sum([a and b for a, b in zip(in_time, in_pace, strict=True)]),
+        ttft_p50_ns=_whole(ttfts, 0.5),
+        ttft_p99_ns=_whole(ttfts, 0.99),
+        tpot_p50_ns=_whole(tpots, 0.5),
+        tpot_p99_ns=_whole(tpots, 0.99),
+        preempts=sum([sample.preempts for sample in every]),
+    )
+
+
+def _within(value_ns: float | None, target_ns: int | None) -> bool:
+    return value_ns is None or target_ns is None or value_ns <= target_ns
+
+
+def _whole(values: Sequence[float], level: float) -> int | None:
+    return round(quantile(values, level)) if values else None
 
 
 def quantile(values: Iterable[float], level: float) -> float:

@@ -19,12 +19,9 @@ With `accelerator: a100-pcie4` devices are those of an emulated machine, and a m
 `options` what it asks of one, as in a server's configuration, instead of `service`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from headway.core import (
     DeviceName,
@@ -45,6 +42,7 @@ from headway.devices import (
 )
 from headway.errors import ConfigError
 from headway.predict import Profile
+from headway.sim.mistakes import convert, known, refuse_twins, wrong
 from headway.sim.scenario import EmulatedSetup, Scenario, SimulatedModel, SimulatedTier
 from headway.sim.words import (
     DeviceSpec,
@@ -64,8 +62,6 @@ from headway.workload import Workload, workload_from_dict
 
 __all__ = ["NICED_WEIGHTS", "scenario_from_dict"]
 
-T = TypeVar("T")
-
 NICED_WEIGHTS: Final[Mapping[SlotClass, float]] = {SlotClass.HIGH: 1024.0, SlotClass.LOW: 15.0}
 """Shares of a core that Linux gives to threads of nice 0 and of nice 19: `sched_prio_to_weight`, in
 the kernel's source at kernel/sched/core.c."""
@@ -83,14 +79,14 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
     Raises:
         ConfigError: with the path of the wrong value, the value and a hint.
     """
-    spec = _convert(data, ScenarioSpec, "")
+    spec = convert(data, ScenarioSpec, "", words=(Span,))
     machine = None if spec.accelerator is None else _accelerator(spec, spec.accelerator)
     weights = None if machine is not None else _weights(spec.sharing)
     devices = _devices(spec.devices, weights, machine)
     device_names = [device.name for device in devices]
     tiers = {}
     for name, plain in spec.tiers.items():
-        tier = _convert(plain, TierSpec, f"tiers.{name}")
+        tier = convert(plain, TierSpec, f"tiers.{name}", words=(Span,))
         tiers[TierName(name)] = SimulatedTier(
             tier.priority, tier.budget.ns, tier.slot_class, tier.late_ns
         )
@@ -98,14 +94,14 @@ def scenario_from_dict(data: Mapping[str, object], *, traces: Path | None = None
         _model(model, device_names, f"models[{index}]", machine)
         for index, model in enumerate(spec.models)
     )
-    _refuse_twins([str(model.params.name) for model in models], "models")
+    refuse_twins([str(model.params.name) for model in models], "models")
     workload = _workload(spec, traces)
     for index, stream in enumerate(workload.streams):
         path = f"workload.streams[{index}]"
-        _known(stream.model, [model.params.name for model in models], "model", f"{path}.model")
-        _known(stream.tier, list(tiers), "tier", f"{path}.tier")
+        known(stream.model, [model.params.name for model in models], "model", f"{path}.model")
+        known(stream.tier, list(tiers), "tier", f"{path}.tier")
         if spec.tenants:
-            _known(stream.tenant, list(spec.tenants), "tenant", f"{path}.tenant")
+            known(stream.tenant, list(spec.tenants), "tenant", f"{path}.tenant")
     return Scenario(
         params=_kernel_params(devices, spec.limits),
         models=models,
@@ -131,13 +127,13 @@ def _devices(
     weights: Mapping[SlotClass, float] | None,
     machine: Accelerator | None,
 ) -> tuple[DeviceParams, ...]:
-    _refuse_twins([spec.name for spec in specs], "devices")
+    refuse_twins([spec.name for spec in specs], "devices")
     devices = []
     for index, spec in enumerate(specs):
         slots = _slots(spec, f"devices[{index}]", machine)
         lanes = spec.lanes or slots
         if lanes > slots:
-            raise _wrong(
+            raise wrong(
                 f"devices[{index}].lanes",
                 lanes,
                 f"more lanes than the {slots} slots leave some of them empty",
@@ -161,14 +157,14 @@ def _slots(spec: DeviceSpec, path: str, machine: Accelerator | None) -> int:
     if machine is None:
         if spec.slots is None:
             hint = "say how many batches it may run at once"
-            raise _wrong(path, None, "a device needs `slots`", hint)
+            raise wrong(path, None, "a device needs `slots`", hint)
         return spec.slots
     if spec.lanes is not None:
         hint = "leave `lanes` out"
-        raise _wrong(f"{path}.lanes", spec.lanes, "an accelerator has a lane a slot", hint)
+        raise wrong(f"{path}.lanes", spec.lanes, "an accelerator has a lane a slot", hint)
     if spec.slots is not None and spec.slots > machine.slots:
         what = f"a device of `{machine.name}` has {machine.slots} slots"
-        raise _wrong(f"{path}.slots", spec.slots, what, "use no more, or leave `slots` out")
+        raise wrong(f"{path}.slots", spec.slots, what, "use no more, or leave `slots` out")
     return spec.slots or machine.slots
 
 
@@ -176,14 +172,14 @@ def _accelerator(spec: ScenarioSpec, name: str) -> Accelerator:
     """The machine, if it has the devices that are asked of it."""
     if name not in accelerator_names():
         hint = f"accelerators are {', '.join(f'`{known}`' for known in accelerator_names())}"
-        raise _wrong("accelerator", name, f"there is no accelerator `{name}`", hint)
+        raise wrong("accelerator", name, f"there is no accelerator `{name}`", hint)
     if spec.sharing is not None:
         hint = "leave `sharing` out, or `accelerator`"
-        raise _wrong("sharing", None, "how batches of an accelerator share it is its own", hint)
+        raise wrong("sharing", None, "how batches of an accelerator share it is its own", hint)
     machine = accelerator(name)
     if len(spec.devices) > len(machine.device_links):
         what = f"`{name}` has {len(machine.device_links)} devices"
-        raise _wrong("devices", len(spec.devices), what, "use no more of them")
+        raise wrong("devices", len(spec.devices), what, "use no more of them")
     return machine
 
 
@@ -196,7 +192,7 @@ def _fault(spec: FaultSpec, device_names: Sequence[DeviceName], path: str) -> Fa
         return HostPause(spec.at.ns, spec.pause.ns)
     if spec.device is None or spec.pause is not None:
         hint = "write `device`, whose worker dies, or `pause`, for which the scheduler stands still"
-        raise _wrong(path, None, "a fault is one of the two", hint)
+        raise wrong(path, None, "a fault is one of the two", hint)
     return Fault(spec.at.ns, _device(spec.device, device_names, f"{path}.device"))
 
 
@@ -210,7 +206,7 @@ def _kernel_params(devices: tuple[DeviceParams, ...], limits: LimitsSpec) -> Ker
 
 
 def _device(name: str, names: Sequence[DeviceName], path: str) -> DeviceName:
-    _known(name, names, "device", path)
+    known(name, names, "device", path)
     return DeviceName(name)
 
 
@@ -235,10 +231,10 @@ def _model(
         return SimulatedModel(params, _emulated(spec, params, path, machine), 0.0)
     if spec.options:
         hint = "write `service`, or name an `accelerator` at the top"
-        raise _wrong(f"{path}.options", None, "options are for an emulated accelerator", hint)
+        raise wrong(f"{path}.options", None, "options are for an emulated accelerator", hint)
     if spec.service is None:
         hint = 'write the time of one row, "9ms", or times by rows, {1: 9ms, 8: 60ms}'
-        raise _wrong(f"{path}.service", None, "a model needs `service`", hint)
+        raise wrong(f"{path}.service", None, "a model needs `service`", hint)
     return SimulatedModel(params, _profile(spec.service, f"{path}.service"), spec.noise_cv)
 
 
@@ -247,12 +243,12 @@ def _emulated(spec: ModelSpec, params: ModelParams, path: str, machine: Accelera
     for name, value in (("service", spec.service), ("noise_cv", spec.noise_cv)):
         if value:
             hint = "leave it out: `options` say what the model asks of the accelerator"
-            raise _wrong(f"{path}.{name}", value, f"`{name}` is for plain devices", hint)
+            raise wrong(f"{path}.{name}", value, f"`{name}` is for plain devices", hint)
     try:
         demand = _demand(spec)
     except ConfigError as error:
         hint = str(error.hint)
-        raise _wrong(f"{path}.options", spec.options, error.message, hint) from error
+        raise wrong(f"{path}.options", spec.options, error.message, hint) from error
     profile = emulated_profile(machine, demand, params.devices[0], params.batch_rows_max)
     return Profile({solo.rows: solo.median_ns for solo in profile.solo})
 
@@ -267,11 +263,11 @@ def _profile(service: str | Mapping[Any, Any], path: str) -> Profile:
         try:
             times_ns[int(rows)] = Span(text).ns
         except ValueError as error:
-            raise _wrong(place, text, str(error), hint) from error
+            raise wrong(place, text, str(error), hint) from error
     try:
         return Profile(times_ns)
     except ValueError as error:
-        raise _wrong(path, service, str(error), hint) from error
+        raise wrong(path, service, str(error), hint) from error
 
 
 def _weights(
@@ -280,7 +276,7 @@ def _weights(
     if isinstance(sharing, LanesSpec):
         if sharing.niced and sharing.weights is not None:
             hint = "niced: true stands for high 1024, low 15; leave one of the two out"
-            raise _wrong("sharing.weights", sharing.weights, "`niced` sets the weights", hint)
+            raise wrong("sharing.weights", sharing.weights, "`niced` sets the weights", hint)
         if sharing.niced:
             return NICED_WEIGHTS
         return {**_EVEN_WEIGHTS, **(sharing.weights or {})}
@@ -290,70 +286,10 @@ def _weights(
 def _workload(spec: ScenarioSpec, traces: Path | None) -> Workload:
     if "seed" in spec.workload:
         hint = "a scenario has one seed for all chance: write `seed:` at the top"
-        raise _wrong("workload.seed", spec.workload["seed"], "it is not read here", hint)
+        raise wrong("workload.seed", spec.workload["seed"], "it is not read here", hint)
     try:
         return workload_from_dict({**spec.workload, "seed": spec.seed}, traces=traces)
     except ConfigError as error:
         path = ".".join(filter(None, ("workload", error.path)))
         message = error.message.replace(f"`{error.path or 'workload'}`", f"`{path}`", 1)
         raise ConfigError(message, path=path, value=error.value, hint=error.hint) from error
-
-
-# --- mistakes -------------------------------------------------------------------------------------
-
-_PLACE: Final = re.compile(r" - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`$")
-_STEP: Final = re.compile(r"\[(?P<index>\d+)\]|(?P<name>[^.\[\]]+)")
-_HINTS: Final[Mapping[str, str]] = {
-    "sharing": "sharing is `solo`, `lanes` or {kind: lanes, niced: true}",
-    "slot_class": "slot classes are `high` and `low`",
-}
-
-
-def _convert(data: object, kind: type[T], prefix: str) -> T:
-    try:
-        return msgspec.convert(data, kind, dec_hook=_decode, str_keys=True)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        place = _PLACE.search(text)
-        path = place["path"] if place else ""
-        what = text[: place.start()] if place else text
-        whole = ".".join(filter(None, (prefix, path)))
-        value = _at(data, path)
-        shown = f" (it is `{value}`)" if path and not isinstance(value, Mapping | list) else ""
-        hint = _HINTS.get(re.split(r"[.\[]", whole)[0]) or _HINTS.get(path.rpartition(".")[2])
-        raise ConfigError(
-            f"`{whole or 'scenario'}`: {what}{shown}", path=whole, value=value, hint=hint
-        ) from error
-
-
-def _decode(kind: type, value: object) -> object:
-    if kind is Span:
-        return Span(value)
-    raise NotImplementedError(kind)
-
-
-def _at(data: object, path: str) -> object:
-    """The value that stands at a path, or None."""
-    value: Any = data
-    for step in _STEP.finditer(path):
-        try:
-            value = value[int(step["index"]) if step["index"] else step["name"]]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
-
-
-def _wrong(path: str, value: object, what: str, hint: str) -> ConfigError:
-    return ConfigError(f"`{path}`: {what}", path=path, value=value, hint=hint)
-
-
-def _known(name: str, names: Sequence[str], what: str, path: str) -> None:
-    if name not in names:
-        hint = f"{what}s here are {', '.join(f'`{known}`' for known in names)}"
-        raise _wrong(path, name, f"there is no {what} `{name}`", hint)
-
-
-def _refuse_twins(names: Sequence[str], path: str) -> None:
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise _wrong(f"{path}[{index}].name", name, f"`{name}` stands twice", "rename one")

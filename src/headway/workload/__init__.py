@@ -15,6 +15,7 @@ from headway.workload.arrivals import (
     Uniform,
 )
 from headway.workload.bursts import BurstLoad, PowerLaw, burst_trace
+from headway.workload.faults import located
 from headway.workload.rows import FixedRows, Rows, UniformRows, WeightedRows
 from headway.workload.samples import Outcome, Sample
 from headway.workload.shapes import GapFamily, GapShape
@@ -68,5 +69,6 @@ __all__ = [
     "load_faasrail",
     "load_servegen",
     "load_trace",
+    "located",
     "workload_from_dict",
 ]

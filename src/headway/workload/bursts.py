@@ -51,7 +51,7 @@ class PowerLaw(Struct, frozen=True, kw_only=True):
         """One length."""
         least = self.tokens_min**-self.exponent
         most = self.tokens_max**-self.exponent
-        tokens = (least - chance.random() * (least - most)) ** (-1.0 / self.exponent)
+        tokens: float = (least - chance.random() * (least - most)) ** (-1.0 / self.exponent)
         return min(self.tokens_max, max(self.tokens_min, round(tokens)))
 
 

@@ -1,5 +1,6 @@
 """Bursts that are drawn: what they promise about rates, gaps and lengths."""
 
+from itertools import pairwise
 from statistics import fmean, pstdev
 
 import pytest
@@ -25,7 +26,7 @@ def test_bursts_keep_their_rate_in_the_long_run():
 def test_bursts_are_burstier_than_chance():
     """Gaps scatter by three times their mean and more, as windows differ, too."""
     at_ns = burst_trace(LOAD, 1, 20_000).at_ns
-    gaps = [later - earlier for earlier, later in zip(at_ns, at_ns[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(at_ns)]
     assert at_ns[0] == 0
     assert pstdev(gaps) / fmean(gaps) > 2.5
 
@@ -56,7 +57,7 @@ def test_lengths_are_within_bounds_and_mostly_short():
 )
 def test_load_that_is_none_is_refused(wrong):
     """Where it is written, not where it is drawn."""
-    with pytest.raises(ValueError, match="rate|cv|scatter"):
+    with pytest.raises(ValueError, match=r"rate|cv|scatter"):
         BurstLoad(**wrong)
 
 
