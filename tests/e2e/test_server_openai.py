@@ -64,7 +64,7 @@ def test_all_calls_of_the_client(tmp_path):
         "no room": ["RateLimitError", 429, "rejected", None],
         "no time": ["InternalServerError", 504, "deadline_exceeded", None],
         "no such description": ["NotFoundError", 404, "model_not_found", "model"],
-        "no chat": ["InternalServerError", 501, "unsupported", None],
+        "no chat": ["BadRequestError", 400, "invalid_request", "model"],
     }
     *ended, waited_s = seen["retry"]
     assert ended == ["RateLimitError", 429, "rejected", None]

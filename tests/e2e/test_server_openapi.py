@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.decoder_rig import tiny_folder
 from tests.e2e.foreign import peer_python
 from tests.e2e.server import Server, a_config, serving
 
@@ -38,6 +39,14 @@ def a_server(tmp_path):
                 "options": {"dimensions": 8},
             },
             slots=2,
+            generators=[
+                {
+                    "name": "tiny",
+                    "path": str(tiny_folder()),
+                    "context": 128,
+                    "answer_tokens_max": 8,
+                }
+            ],
         ),
     )
 

@@ -14,6 +14,7 @@ from headway.frontends import (
     AdminRest,
     Cors,
     Door,
+    Generating,
     HttpApp,
     HttpLimits,
     HttpServer,
@@ -53,6 +54,7 @@ class Doors:
         cls,
         config: Config,
         front: Front,
+        generating: Generating,
         insight: Insight,
         tls: Tls | None,
         *,
@@ -63,6 +65,7 @@ class Doors:
         Args:
             config: what is configured.
             front: what answers, and who may ask for what.
+            generating: the door to generators.
             insight: what operators see.
             tls: encryption; None for none.
             started_at_unix_ns: when the server started, which OpenAI's clients are told.
@@ -71,6 +74,7 @@ class Doors:
             ConfigError: what the gRPC interface needs is not installed.
         """
         server, engine, access = config.server, front.engine, front.tenants.access
+        created_at_s = started_at_unix_ns // NS_PER_S
         regions = Regions(is_allowed=server.shared_memory, request_bytes_max=server.body_max)
         answers, admin = dict[int, int](), server.admin
         names = None if tls is not None else _names(server)
@@ -89,9 +93,10 @@ class Doors:
             )
             openai = OpenAiRest(
                 engine,
-                created_at_s=started_at_unix_ns // NS_PER_S,
+                created_at_s=created_at_s,
                 door=door,
                 service_tiers=service_tiers(config),
+                generating=generating,
                 body_bytes_max=server.body_max,
                 answers=answers,
                 watch=oip.watch,
@@ -99,16 +104,8 @@ class Doors:
             shown = AdminRest(insight, door=door, answers=answers, watch=oip.watch)
             app = HttpApp(oip, openai, shown)
             is_public = server.cors_origins and not is_admin
-            return HttpServer(
-                Cors(app, server.cors_origins) if is_public else app,
-                host=host,
-                port=port,
-                limits=HttpLimits(
-                    keep_alive_s=max(1, server.keep_alive // NS_PER_S),
-                    connections_max=server.connections_max,
-                ),
-                tls=tls,
-            )
+            shown_app = Cors(app, server.cors_origins) if is_public else app
+            return HttpServer(shown_app, host=host, port=port, limits=_limits(server), tls=tls)
 
         return cls(
             http=listener(server.host, server.port, is_admin=False),
@@ -177,6 +174,13 @@ def tls_of(config: Config) -> Tls | None:
 def _names(server: ServerConfig) -> set[str]:
     """By which management may be asked for without a key."""
     return {*server.admin.hosts, server.admin.host.lower(), server.host.lower()}
+
+
+def _limits(server: ServerConfig) -> HttpLimits:
+    return HttpLimits(
+        keep_alive_s=max(1, server.keep_alive // NS_PER_S),
+        connections_max=server.connections_max,
+    )
 
 
 def _schemes(host: str, *, is_encrypted: bool) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from headway.app.device_watch import DeviceWatch
 from headway.app.doors import Doors, tls_of
 from headway.app.front import Front
+from headway.app.generators import Generators
 from headway.app.insight import insight_of
 from headway.app.kernels import build_policy, journal_header
 from headway.app.recipe import circumstances, learner_of, recipe_of
@@ -116,6 +117,7 @@ class Server:
     engine: AsyncEngine
     pool: WorkerPool | EmulatedExecutor
     front: Front
+    generators: Generators
     doors: Doors
     watch: FileWatch
     devices: DeviceWatch | None
@@ -166,21 +168,26 @@ class Server:
         engine.attach(pool)
         devices = _device_watch(config, pool, metrics, clock)
         front = Front.build(config, engine, clock, metrics, _tier_params(config))
+        generators = Generators.build(config, clock, front.tenants.gate)
         tls = tls_of(config)
         insight = insight_of(
             config, kernel, clock, recent, header, metrics, front, is_emulated=machine is not None
         )
         doors = Doors.build(
-            config, front, insight, tls, started_at_unix_ns=clock.started_at_unix_ns
+            config,
+            front,
+            generators.door,
+            insight,
+            tls,
+            started_at_unix_ns=clock.started_at_unix_ns,
         )
-        metrics.count_answers(doors.answers)
-        if doors.grpc is not None:
-            metrics.count_grpc(doors.grpc.answers, doors.grpc.streamed)
+        _count_answers(metrics, doors)
         return cls(
             config=config,
             engine=engine,
             pool=pool,
             front=front,
+            generators=generators,
             doors=doors,
             watch=FileWatch(_watched(tls, front.tenants, read_again)),
             devices=devices,
@@ -217,7 +224,9 @@ class Server:
             self.devices.start()
         names = [ModelName(model.name) for model in self.config.models]
         ends = await asyncio.gather(
-            *(self.front.pipelines.load(name, {}) for name in names), return_exceptions=True
+            self.generators.start(),
+            *(self.front.pipelines.load(name, {}) for name in names),
+            return_exceptions=True,
         )
         failures = [end for end in ends if isinstance(end, BaseException)]
         for failure in failures[1:]:
@@ -235,8 +244,11 @@ class Server:
             await self.trainer.stop()
         await self.watch.stop()
         ends_at_ns = self.clock.now_ns() + grace_ns
-        left = await self.front.pipelines.drain(grace_ns)
-        left += await self.engine.drain(max(0, ends_at_ns - self.clock.now_ns()))
+        async with asyncio.TaskGroup() as ending:
+            writing = ending.create_task(self.generators.stop(grace_ns))
+            left = await self.front.pipelines.drain(grace_ns)
+            left += await self.engine.drain(max(0, ends_at_ns - self.clock.now_ns()))
+        left += writing.result()
         await self.doors.stop(_ANSWER_GRACE_S)
         await self.front.tenants.stop()
         await self.pool.stop()
@@ -250,6 +262,12 @@ class Server:
         if self.front.tracing is not None:
             await asyncio.to_thread(self.front.tracing.close)
         return left
+
+
+def _count_answers(metrics: Metrics, doors: Doors) -> None:
+    metrics.count_answers(doors.answers)
+    if doors.grpc is not None:
+        metrics.count_grpc(doors.grpc.answers, doors.grpc.streamed)
 
 
 def _watched(tls: Tls | None, tenants: Tenants, read_again: ReadAgain | None) -> list[Watched]:

@@ -5,7 +5,7 @@ Knows which class stands behind which section. Decides nothing.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headway.config import Config, admin_keys, tenant_params, tiers, warnings_of
@@ -47,7 +47,7 @@ class Tenants:
                 params,
                 anonymous=_anonymous(config),
                 places_max=config.tenancy.places,
-                models=frozenset(ModelName(model.name) for model in config.models),
+                models=frozenset(_names(config)),
                 started_at_unix_ns=started_at_unix_ns,
                 used=used_before(ledger, params, started_at_unix_ns),
                 book=ledger,
@@ -128,6 +128,14 @@ def _without_tenants(config: Config) -> Config:
     if tenancy is not None:
         tenancy = tenancy.model_copy(update={"tenants": {}, "anonymous": None})
     return config.model_copy(update={"server": server, "tenancy": tenancy})
+
+
+def _names(config: Config) -> Iterator[ModelName]:
+    """Of all that a tenant may ask for."""
+    for model in config.models:
+        yield ModelName(model.name)
+    for generator in config.generators:
+        yield ModelName(generator.name)
 
 
 def _anonymous(config: Config) -> TenantId | None:

@@ -4,7 +4,7 @@ Knows YAML, pydantic and the environment, of which it is the only reader. Must n
 a lower layer: those take plain values.
 
 The file of `headway plan` is read by what is imported when it is first asked for: a server does
-without the planner.
+without the planner. So is what generators are built from: most commands do without arrays.
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from headway.config.checks import warnings_of
 from headway.config.document import build_from_file
 from headway.config.environment import cache_folder, wants_colour
 from headway.config.functions import StepFunction, function_name, functions_of
+from headway.config.generators import GeneratorConfig, GeneratorTierConfig
 from headway.config.load import (
     ConfigRow,
     LoadedConfig,
@@ -88,6 +89,7 @@ from headway.config.tenancy import KeyConfig, QuotaConfig, RatesConfig, TenancyC
 from headway.config.tenants import admin_keys, policy_of, tenant_params
 
 if TYPE_CHECKING:
+    from headway.config.generator_build import GeneratorPlan, generator_plans
     from headway.config.sharing_build import SharingQuestion, load_sharing, sharing_schema
 
 __all__ = [
@@ -106,6 +108,9 @@ __all__ = [
     "EdfPolicyConfig",
     "EmulatedDeviceConfig",
     "FifoPolicyConfig",
+    "GeneratorConfig",
+    "GeneratorPlan",
+    "GeneratorTierConfig",
     "HeadwayPolicyConfig",
     "Isolation",
     "JournalConfig",
@@ -155,6 +160,7 @@ __all__ = [
     "emulated_machine",
     "function_name",
     "functions_of",
+    "generator_plans",
     "kernel_params",
     "load_config",
     "load_sharing",
@@ -182,4 +188,8 @@ def __getattr__(name: str) -> object:
         from headway.config import sharing_build
 
         return getattr(sharing_build, name)
+    if name in {"GeneratorPlan", "generator_plans"}:
+        from headway.config import generator_build
+
+        return getattr(generator_build, name)
     raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headway.config.batch_checks import batch_problems
+from headway.config.generator_checks import generator_problems
 from headway.config.pipeline_checks import pipeline_problems
 from headway.config.problem import Keys, Problem
 from headway.config.tenant_checks import tenancy_doubts, tenancy_problems
@@ -74,6 +75,7 @@ def cross_problems(config: "Config") -> Iterator[Problem]:
             message = f"`{low}` is above {name}_max, `{high}`"
             hint = f"lower it, or raise {name}_max"
             yield Problem(("limits", f"{name}_min"), low, message, hint)
+    yield from generator_problems(config)
     yield from tenancy_problems(config)
 
 
@@ -201,7 +203,7 @@ def _path_problems(model: "ModelConfig", where: Keys) -> Iterator[Problem]:
 
 
 def _doubts(config: "Config") -> Iterator[str]:
-    if not config.models:
+    if not config.models and not config.generators:
         yield "no models are configured, so every request will be refused"
     tiers = config.tiers
     if config.policy.kind == "fifo" and len({tier.priority for tier in tiers.values()}) > 1:

@@ -307,6 +307,9 @@ def _path_spots(data: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
     if isinstance(models, list):
         around += [(("models", i, "path"), model) for i, model in enumerate(models)]
         around += _function_spots(models)
+    generators = data.get("generators")
+    if isinstance(generators, list):
+        around += [(("generators", i, "path"), each) for i, each in enumerate(generators)]
     if isinstance(predictor, dict):
         around.append((("predictor", "state"), predictor))
         profiles = predictor.get("profiles")

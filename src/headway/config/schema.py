@@ -19,6 +19,7 @@ from pydantic import (
 
 from headway.config.batching import BatchConfig
 from headway.config.checks import CrossCheckError, cross_problems
+from headway.config.generators import GeneratorConfig
 from headway.config.pipelines import PipelineConfig
 from headway.config.policies import PolicyConfig, PriorityPolicyConfig, with_own_predictor
 from headway.config.quantities import PositiveDuration, PositiveSize, Size
@@ -438,6 +439,8 @@ class Config(Section):
     """Who may use it, and how much; without it anyone may, as much as is served."""
     models: tuple[ModelConfig, ...] = ()
     """What is served."""
+    generators: tuple[GeneratorConfig, ...] = ()
+    """Token-by-token models, which the built-in engine runs. Needs the extra `generate`."""
     tiers: dict[Name, TierConfig] = Field(default={"standard": TierConfig()}, min_length=1)
     """Classes of service, by name."""
     devices: tuple[DeviceConfig, ...] = Field(default=(CpuDeviceConfig(),), min_length=1)

@@ -126,6 +126,7 @@ def _names_in(config: "Config", tenant: "TenantConfig", where: Keys) -> Iterator
             hint = f"tiers: {', '.join(config.tiers)}"
             yield Problem((*where, *keys), tier, f"there is no tier `{tier}`", hint)
     models = [model.name for model in config.models]
+    models += [generator.name for generator in config.generators]
     for index, model in enumerate(tenant.models):
         if model not in models:
             hint = f"models: {', '.join(models)}"

@@ -5,22 +5,33 @@ What a step scheduler of `headway.generate` decides is carried out here, on real
     convert    a published model (GGUF, safetensors) becomes a graph, weights and a card
     model      loaded: tokenizer, rows of keys and values, a session; measured
     engine     sequences in, a step at a time, tokens out
+    generator  the engine in a process of its own, as a server sees it
 
 Files, lowest first: `words`, `shape`, `tokenizer`, `weights` (what a model is); `gguf`,
 `folder_checkpoint`, `tiny` (where it comes from); `graph`, `card`, `convert` (the folder that the
-engine runs); `rows`, `session`, `sampling`, `stops`, `model`, `engine` (running it).
+engine runs); `rows`, `session`, `sampling`, `stops`, `model`, `engine` (running it); `wire`,
+`answering`, `worker`, `generator` (a process of its own).
 
-Knows files, arrays and ONNX Runtime. May import `generate`, `core`, `errors`, `units`. Must never
-import a frontend, a tenant's account or the kernel.
+Knows files, arrays, ONNX Runtime and worker processes. May import `executors` (how a process is
+started), `generate`, `core`, `errors`, `units`. Must never import a frontend, a tenant's account
+or the kernel.
 """
 
 from typing import TYPE_CHECKING
 
 from headway.decoder.card import Card, read_card
 from headway.decoder.convert import SMOLLM2, TINY, convert, open_checkpoint, smollm2_path
+from headway.decoder.generator import (
+    Generation,
+    GenerationListener,
+    Generator,
+    GeneratorParams,
+)
+from headway.decoder.model_limits import DecoderLimits
 from headway.decoder.sampling import Drawn, SamplingParams, bias_of
 from headway.decoder.stops import StopWatch
 from headway.decoder.tokenizer import Detokenizer, Tokenizer, Vocabulary
+from headway.decoder.wire import Begun, Generate, Prompt, Said, Start, TokenLogprob, Wishes
 from headway.decoder.words import ChatForm, Message, Piece
 
 if TYPE_CHECKING:
@@ -31,11 +42,12 @@ if TYPE_CHECKING:
         StepReport,
         TokenOut,
     )
-    from headway.decoder.model import DecoderLimits, DecoderModel
+    from headway.decoder.model import DecoderModel
 
 __all__ = [
     "SMOLLM2",
     "TINY",
+    "Begun",
     "Card",
     "ChatForm",
     "DecoderEngine",
@@ -44,15 +56,25 @@ __all__ = [
     "Detokenizer",
     "Drawn",
     "FinishReason",
+    "Generate",
+    "Generation",
+    "GenerationListener",
+    "Generator",
+    "GeneratorParams",
     "Message",
     "Piece",
+    "Prompt",
+    "Said",
     "SamplingParams",
     "SequenceAsk",
+    "Start",
     "StepReport",
     "StopWatch",
+    "TokenLogprob",
     "TokenOut",
     "Tokenizer",
     "Vocabulary",
+    "Wishes",
     "bias_of",
     "convert",
     "open_checkpoint",
@@ -61,7 +83,7 @@ __all__ = [
 ]
 
 _ENGINE = frozenset({"DecoderEngine", "FinishReason", "SequenceAsk", "StepReport", "TokenOut"})
-_MODEL = frozenset({"DecoderLimits", "DecoderModel"})
+_MODEL = frozenset({"DecoderModel"})
 
 
 def __getattr__(name: str) -> object:

@@ -18,6 +18,7 @@ from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headway.core import ModelName, TenantId
 from headway.decoder.model import DecoderModel
@@ -144,7 +145,9 @@ class DecoderEngine:
         if scheduler is not None:
             self.scheduler = scheduler(self.pool)
         else:
-            self.scheduler = HeadwayScheduler(limits, settings or StepSettings(), self.pool)
+            self.scheduler = HeadwayScheduler(
+                limits, _bounded(settings or StepSettings(), model.host_tokens), self.pool
+            )
         self._live: dict[SequenceId, _Live] = {}
         self._ends = frozenset(model.card.vocabulary.ends)
 
@@ -332,3 +335,10 @@ class DecoderEngine:
         return TokenOut(
             sequence_id=ask.sequence_id, text=text, drawn=drawn, is_end=is_end, finish=finish
         )
+
+
+def _bounded(settings: StepSettings, host_tokens: int) -> StepSettings:
+    """No more is swapped out than there is memory for."""
+    swap = settings.swap
+    host_tokens_max = min(swap.host_tokens_max, host_tokens)
+    return replace(settings, swap=replace(swap, host_tokens_max=host_tokens_max))

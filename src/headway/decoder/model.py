@@ -7,54 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from headway.decoder.card import Card, read_card
+from headway.decoder.model_limits import DecoderLimits
 from headway.decoder.rows import KvRows
 from headway.decoder.session import DecoderSession
 from headway.decoder.tokenizer import Tokenizer
 from headway.errors import LoadError
 from headway.generate import EngineLimits, StepLaw
 
-__all__ = ["DecoderLimits", "DecoderModel"]
+__all__ = ["DecoderModel"]
 
 _ROWS_EACH: Final = 4
 """Sequences that may hold memory for each that a step takes; the others pause."""
 _MEASURED_ROWS: Final = 4
 _MEASURED_TOKENS: Final = (32, 128)
 _REPEATS: Final = 3
-
-
-class DecoderLimits(Struct, frozen=True, kw_only=True):
-    """What the engine may use.
-
-    Raises:
-        LoadError: limits that leave room for no sequence.
-    """
-
-    kv_bytes: int = 256 << 20
-    """For keys and values of all sequences that run or pause."""
-    host_bytes: int = 256 << 20
-    """For those of sequences that were swapped out."""
-    context: int = 2_048
-    """Tokens of prompt and answer together, at most; the model's own limit where that is less."""
-    sequences_max: int = 16
-    """In a step."""
-    step_tokens_max: int = 512
-    waiting_max: int = 1_024
-    block_tokens: int = 16
-    threads: int = 1
-    """Inside an operator."""
-
-    def __post_init__(self) -> None:
-        if min(self.context, self.sequences_max, self.block_tokens, self.threads) < 1:
-            raise LoadError("an engine has a context, a sequence, and a thread at least")
-        if self.step_tokens_max < self.sequences_max:
-            raise LoadError(
-                f"a step of `{self.step_tokens_max}` tokens has none for each of "
-                f"`{self.sequences_max}` sequences",
-                hint="raise step_tokens_max or lower sequences_max",
-            )
 
 
 class DecoderModel:

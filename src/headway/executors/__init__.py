@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headway.executors.batch_settings import pad_bytes
 from headway.executors.items import PARAMETERS, count_name, is_of_list, item_name, name_of
+from headway.executors.lifeline import die_with, end_now
 from headway.executors.model import (
     AxisBuckets,
     BatchJob,
@@ -29,6 +30,7 @@ from headway.executors.model import (
 if TYPE_CHECKING:
     from headway.executors.emulated import EmulatedExecutor, emulated_demand
     from headway.executors.pool import WorkerPool
+    from headway.executors.process import WorkerProcess
     from headway.executors.tensors import array_of, numpy_dtype, tensor_of
 
 __all__ = [
@@ -46,9 +48,12 @@ __all__ = [
     "TensorSpec",
     "WorkerGroup",
     "WorkerPool",
+    "WorkerProcess",
     "array_of",
     "count_name",
+    "die_with",
     "emulated_demand",
+    "end_now",
     "is_of_list",
     "item_name",
     "name_of",
@@ -63,6 +68,10 @@ def __getattr__(name: str) -> object:
         from headway.executors.pool import WorkerPool
 
         return WorkerPool
+    if name == "WorkerProcess":
+        from headway.executors.process import WorkerProcess
+
+        return WorkerProcess
     if name in ("EmulatedExecutor", "emulated_demand"):
         from headway.executors import emulated
 

@@ -86,6 +86,8 @@ class OutputTail:
 class WorkerProcess:
     """A running child. ``on_exit`` is called once, from the loop, after it has been waited for.
 
+    What it runs is a module, which is given the number of its control socket and our process id.
+
     It is started on the loop's own thread: the system ends it when that very thread ends. That
     takes a millisecond or two, once in a worker's life.
     """
@@ -97,6 +99,7 @@ class WorkerProcess:
         inherited_fds: Sequence[int],
         loop: asyncio.AbstractEventLoop,
         on_exit: Callable[[str], None],
+        module: str = "headway.executors.worker",
     ) -> None:
         self._label = label
         self._loop = loop
@@ -107,7 +110,7 @@ class WorkerProcess:
             self._output_fd, written_fd = os.pipe()
             on_error.callback(os.close, self._output_fd)
             try:
-                self._process = _start(control_fd, inherited_fds, written_fd)
+                self._process = _start(module, control_fd, inherited_fds, written_fd)
             finally:
                 os.close(written_fd)
             on_error.callback(self._process.wait)
@@ -176,7 +179,7 @@ def _how_it_ended(code: int) -> str:
 
 
 def _start(
-    control_fd: int, inherited_fds: Sequence[int], written_fd: int
+    module: str, control_fd: int, inherited_fds: Sequence[int], written_fd: int
 ) -> subprocess.Popen[bytes]:
     # Sees the same modules as we do, from the same places in the same order.
     environment = {
@@ -184,7 +187,7 @@ def _start(
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109
     }
-    command = [sys.executable, "-P", "-u", "-m", "headway.executors.worker"]
+    command = [sys.executable, "-P", "-u", "-m", module]
     with contextlib.suppress(OSError):
         fcntl.fcntl(written_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return subprocess.Popen(  # noqa: S603 (the program is this very interpreter)

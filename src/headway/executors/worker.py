@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from headway.errors import HeadwayError
 from headway.executors.backend import LoadedModel, open_model, warm_up
+from headway.executors.lifeline import die_with, end_now
 from headway.executors.model import Signature
 from headway.executors.slot import SlotThread, explain
 from headway.executors.wire import (
@@ -44,7 +45,6 @@ from headway.executors.wire import (
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG: Final = 1
 _SWITCH_INTERVAL_S: Final = 0.001
 """A slot's thread that comes back from native code waits this long for one that holds the GIL."""
 
@@ -54,7 +54,7 @@ LoaderOrder = Load | Unload | Stop
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent says stop or is gone. Never returns."""
     control_fd, parent_pid = (int(argument) for argument in arguments)
-    _die_with(parent_pid)
+    die_with(parent_pid)
     # The pool ends its workers. A signal to the whole group must not do so before it has drained.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        _exit(code)
+        end_now(code)
 
 
 class _Worker:
@@ -120,7 +120,7 @@ class _Loader:
                 self._obey(order)
         except BaseException:
             traceback.print_exc()
-            _exit(1)
+            end_now(1)
 
     def _obey(self, order: Load | Unload) -> None:
         if isinstance(order, Load):
@@ -133,7 +133,7 @@ class _Loader:
     def _stop(self) -> None:
         for model in list(self._worker.models.values()):
             _close(model)
-        _exit(0)
+        end_now(0)
 
     def _load(self, order: Load) -> None:
         message = self._try_load(order)
@@ -202,24 +202,6 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _die_with(parent_pid: int) -> None:
-    """Be killed when the parent's thread that started us ends: the second belt.
-
-    The first is the control socket, which works as long as Python can run.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
-        _exit(1)
-
-
-def _exit(code: int) -> None:
-    """End at once: other threads may sit in native code that nobody can interrupt.
-
-    Nothing needs flushing, as the pool starts the interpreter with unbuffered output.
-    """
-    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,12 @@ from headway.frontends.admin_rest import AdminRest, Insight
 from headway.frontends.cors import Cors
 from headway.frontends.disconnect import DisconnectWatch
 from headway.frontends.gate import GatedEngine
+from headway.frontends.generating import (
+    AnswerObserver,
+    AnswerTimes,
+    Generating,
+    ServedGenerator,
+)
 from headway.frontends.grpc_door import Listener, grpc_listener, grpc_messages
 from headway.frontends.http_app import HttpApp
 from headway.frontends.http_connection import HttpLimits
@@ -38,12 +44,15 @@ __all__ = [
     "Access",
     "AdminRest",
     "Answer",
+    "AnswerObserver",
+    "AnswerTimes",
     "Cors",
     "DecodedInfer",
     "DisconnectWatch",
     "Door",
     "EncodedInfer",
     "GatedEngine",
+    "Generating",
     "HttpApp",
     "HttpError",
     "HttpLimits",
@@ -56,6 +65,7 @@ __all__ = [
     "PageApp",
     "Regions",
     "ReplyForm",
+    "ServedGenerator",
     "Tls",
     "TlsFiles",
     "TracedEngine",

@@ -39,6 +39,7 @@ __all__ = [
     "call_for",
     "decode_embeddings",
     "encode_embeddings",
+    "priority_of",
 ]
 
 TEXTS_MAX: Final = 2048
@@ -175,7 +176,7 @@ def call_for(
         [Tensor(name, Datatype.BYTES, shape, packed)],
         embedder.outputs,
         arrived_at_ns,
-        {"priority": _priority_of(wanted.priority)},
+        {"priority": priority_of(wanted.priority)},
         headers,
     )
     tier = tiers.get(wanted.tier or "")
@@ -234,7 +235,7 @@ def _check_dimensions(wanted: int | None, found: int, model: str) -> None:
         )
 
 
-def _priority_of(wished: object) -> int:
+def priority_of(wished: object) -> int:
     """In headway's own scale; 0 leaves it to the tier."""
     if isinstance(wished, str) and len(wished) <= 20:
         try:

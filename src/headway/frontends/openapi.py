@@ -14,7 +14,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headway.frontends import oip_estimate, openai_embeddings, openai_errors, openai_rest
+from headway.frontends import (
+    generating,
+    oip_estimate,
+    openai_answers,
+    openai_embeddings,
+    openai_errors,
+    openai_generation,
+    openai_rest,
+)
 from headway.frontends import openapi_bodies as bodies
 from headway.frontends.access import Need
 from headway.frontends.admin_rest import SECONDS_MAX
@@ -28,7 +36,8 @@ from headway.observe import Glance
 __all__ = ["openapi_document", "openapi_text"]
 
 _INTRODUCTION: Final = """\
-The Open Inference Protocol, version 2, with Triton's extensions, and OpenAI's API for embeddings.
+The Open Inference Protocol, version 2, with Triton's extensions, and OpenAI's API for embeddings, \
+chats and completions.
 
 Every GET may be a HEAD, a slash at the end of a path makes no difference, and a method that a \
 path does not have is answered 405 with `Allow`. Bodies of requests need no `Content-Type`, and \
@@ -110,6 +119,18 @@ _QUERIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     ),
 }
 _KEYS: Final[list[dict[str, list[str]]]] = [{}, {"bearer": []}, {"key": []}]
+_MODULES: Final = (
+    bodies,
+    oip_estimate,
+    openai_answers,
+    openai_embeddings,
+    openai_errors,
+    openai_generation,
+    openai_rest,
+    generating,
+    sys.modules[Glance.__module__],
+)
+"""Where bodies are described."""
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -190,7 +211,7 @@ def _operation(operation: Operation, schema_of: Mapping[str, Any]) -> dict[str, 
         content: dict[str, Any] = {"application/json": {"schema": schema_of[repr(operation.body)]}}
         if operation.example is not None:
             content["application/json"]["example"] = operation.example
-        content |= {str(form): {} for form in operation.forms}
+        content |= {str(form): {} for form in operation.forms if form is not Form.EVENTS}
         found["requestBody"] = {"required": operation.needs_body, "content": content}
     found["responses"] = _responses(operation, schema_of)
     if need_of(operation.path, operation.method) in (Need.TENANT, Need.ADMIN):
@@ -218,7 +239,7 @@ def _responses(operation: Operation, schema_of: Mapping[str, Any]) -> dict[str, 
         content: dict[str, Any] = {
             "application/json": {"schema": schema_of[repr(operation.answer)]}
         }
-        if operation.answer is bodies.InferAnswer:
+        if operation.answer is bodies.InferAnswer or Form.EVENTS in operation.forms:
             content |= {str(form): {} for form in operation.forms}
         responses["200"] = {"description": _SUCCESS, "content": content}
     if operation.is_call and 504 in operation.errors:
@@ -283,8 +304,7 @@ def _describe(components: Mapping[str, Any]) -> None:
 
 def _field_words() -> Iterator[tuple[str, dict[str, str]]]:
     """Every class, and the string under each of its fields; none where sources are missing."""
-    shown = sys.modules[Glance.__module__]
-    for module in (bodies, oip_estimate, openai_embeddings, openai_errors, openai_rest, shown):
+    for module in _MODULES:
         try:
             tree = ast.parse(inspect.getsource(module))
         except OSError:

@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from headway.frontends import openapi_bodies as bodies
 from headway.frontends.oip_estimate import EstimateBody
+from headway.frontends.openai_answers import ChatAnswer, CompletionAnswer
 from headway.frontends.openai_embeddings import EmbeddingsAnswer
+from headway.frontends.openai_generation import ChatRequest, CompletionRequest
 from headway.frontends.openai_rest import OpenAiModel, OpenAiModels
 from headway.observe import Glance
 
@@ -259,24 +261,36 @@ def _of_repository() -> list[Operation]:
     ]
 
 
-def _of_openai() -> list[Operation]:
-    """OpenAI's API."""
-    generating = [
-        Operation(
-            path,
+def _of_generation() -> Iterator[Operation]:
+    """Those of OpenAI's that write text."""
+    prompt = {"model": "tiny", "prompt": "Once upon", "max_tokens": 4}
+    message = {"role": "user", "content": "Hello"}
+    chat = {"model": "tiny", "messages": [message], "max_completion_tokens": 4}
+    for path, name, what, body, answer, example in (
+        ("chat/completions", "chat_completions", "conversation", ChatRequest, ChatAnswer, chat),
+        ("completions", "completions", "text", CompletionRequest, CompletionAnswer, prompt),
+    ):
+        yield Operation(
+            f"/v1/{path}",
             "POST",
             f"openai_{name}",
             Tag.OPENAI,
-            "Needs a generating model: answered 501",
-            None,
-            (501,),
+            f"Continue a {what}, whole or as events",
+            answer,
+            _CALL,
+            body=body,
+            example=example,
+            needs_body=True,
+            forms=(Form.EVENTS,),
+            is_call=True,
         )
-        for path, name in (
-            ("/v1/chat/completions", "chat_completions"),
-            ("/v1/completions", "completions"),
-            ("/v1/responses", "responses"),
-        )
-    ]
+    yield Operation(
+        "/v1/responses", "POST", "openai_responses", Tag.OPENAI, "Answered 501", None, (501,)
+    )
+
+
+def _of_openai() -> list[Operation]:
+    """OpenAI's API."""
     return [
         Operation(
             "/v1/models", "GET", "openai_models", Tag.OPENAI, "Models that serve", OpenAiModels, ()
@@ -303,7 +317,7 @@ def _of_openai() -> list[Operation]:
             needs_body=True,
             is_call=True,
         ),
-        *generating,
+        *_of_generation(),
     ]
 
 

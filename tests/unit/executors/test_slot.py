@@ -206,7 +206,7 @@ class Control:
     def __init__(self, monkeypatch) -> None:
         self.exit_codes: list[int] = []
         self.exited = threading.Event()
-        monkeypatch.setattr(worker, "_exit", self._exit)
+        monkeypatch.setattr(worker, "end_now", self._exit)
         self.socket, theirs = a_pair()
         self.worker = worker._Worker(theirs)
         self.thread = threading.Thread(target=self.worker.serve)
