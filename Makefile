@@ -3,23 +3,35 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM_VENV := .venv-vllm
+VLLM_INSTALL_S := 900
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo lint fmt bench-quick soak lock clean
+.PHONY: help test test-vllm demo lint fmt bench-quick soak lock clean
 
 help:
 	@echo "make test         create .venv if needed, then check everything"
+	@echo "make test-vllm    the tests of the plug-in for vLLM, in .venv-vllm, where vLLM can be installed"
 	@echo "make demo         create .venv if needed, then run headway demo"
 	@echo "make lint         the quick checks: format, lint, imports, types, tidiness, unit tests"
 	@echo "make fmt          format the code and mend what ruff can mend"
 	@echo "make bench-quick  the benchmarks in their short form"
 	@echo "make soak         a server under everything at once for half an hour"
 	@echo "make lock         pin anew every package in constraints.txt"
-	@echo "make clean        remove .venv and all that the tools leave behind"
+	@echo "make clean        remove the environments and all that the tools leave behind"
 
 test: $(VENV)/.stamp-dev
 	$(BIN)/python tools/check.py all
+
+# vLLM for CPUs wants one exact build of torch, which is not to be had everywhere. Where it cannot be installed the tests
+# are skipped, and say so; where it can they must pass.
+test-vllm:
+	@if timeout $(VLLM_INSTALL_S) $(MAKE) --no-print-directory $(VLLM_VENV)/.stamp; then \
+	  cd tests/vllm && $(abspath $(VLLM_VENV))/bin/python -m pytest -q --confcutdir=.; \
+	else \
+	  echo "skipped: vLLM for CPUs could not be installed within $(VLLM_INSTALL_S) s; its tests were not run"; \
+	fi
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/headway demo
@@ -46,6 +58,15 @@ $(VENV)/.stamp-%: pyproject.toml constraints.txt
 	@$(PIP) install --no-compile -c constraints.txt -e '.[$*]'
 	@touch $@
 
+# torchvision and its like are built for CUDA and keep vLLM from being imported; triton is a gigabyte that CPUs do not use.
+$(VLLM_VENV)/.stamp: tests/vllm/requirements.txt
+	@$(call ensure_venv,$(VLLM_VENV))
+	@echo "installing vLLM into $(VLLM_VENV), which takes minutes"
+	@$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile -r $<
+	@$(VLLM_VENV)/bin/python -m pip --quiet uninstall -y torchvision torchaudio torchcodec triton
+	@VLLM_NO_USAGE_STATS=1 $(VLLM_VENV)/bin/python -c "import vllm.v1.core.sched.scheduler"
+	@touch $@
+
 # Kept between runs, although make sees it as a step on the way.
 .PRECIOUS: $(VENV)/.stamp-%
 
@@ -64,7 +85,7 @@ lock:
 	@echo "constraints.txt written"
 
 clean:
-	rm -rf $(VENV) build dist htmlcov .coverage coverage-report.json .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VLLM_VENV) build dist htmlcov .coverage coverage-report.json .hypothesis .import_linter_cache
 	rm -rf .mypy_cache .pytest_cache .ruff_cache
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

@@ -27,6 +27,9 @@ COVERAGE_JSON = ROOT / "coverage-report.json"
 # The quickest answers first; folders not named here run last, so that none is forgotten.
 TEST_FOLDERS = ("unit", "property", "parity", "conformance", "sim", "e2e", "gpu")
 
+# These run in an environment of their own, with a command of their own.
+ELSEWHERE = ("vllm",)
+
 # Tests of these start no server and have no clock but a virtual one, so several run at a time.
 SIDE_BY_SIDE = ("unit", "property", "parity", "sim")
 
@@ -132,7 +135,7 @@ def folders_with_tests() -> list[str]:
     found = {
         path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")
     }
-    return [*TEST_FOLDERS, *sorted(found.difference(TEST_FOLDERS))]
+    return [*TEST_FOLDERS, *sorted(found.difference(TEST_FOLDERS, ELSEWHERE))]
 
 
 # --- running --------------------------------------------------------------------------------------

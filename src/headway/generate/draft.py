@@ -52,6 +52,13 @@ class Draft:
         if chunk is not None:
             self.prefill_tokens -= chunk[1]
 
+    def cut(self, sequence: Sequence, start: int, tokens: int) -> None:
+        """A sequence has fewer tokens in the step than planned, or begins elsewhere."""
+        self.leave(sequence)
+        if tokens > 0:
+            sequence.computed_tokens = start
+            self.chunk(sequence, tokens)
+
     def latest_first(self) -> Iterator[Sequence]:
         """Those who decode in the step, the least urgent first."""
         if self._latest_first is None:

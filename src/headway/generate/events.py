@@ -23,6 +23,8 @@ __all__ = [
     "Refused",
     "SequenceArrived",
     "SequenceCancelled",
+    "SequenceLost",
+    "StepCut",
     "StepFinished",
     "StepPlan",
     "Work",
@@ -45,9 +47,25 @@ class StepFinished(Struct, frozen=True, kw_only=True, tag=True):
     """The last plan was carried out: all its work whose `yields` is true gave one token."""
 
     step_ns: int
-    """How long the model ran, without copies that it waited for."""
+    """How long the model ran, without copies that it waited for; 0 where nobody timed it."""
     ended: tuple[SequenceId, ...] = ()
     """Of those that gave a token, whose answer is complete by it."""
+
+
+class StepCut(Struct, frozen=True, kw_only=True, tag=True):
+    """Of the plan that is being carried out, the engine does less than these would have been.
+
+    An engine has limits of its own that no plan knows. What stays out has 0 tokens; what is left of
+    a chunk begins where the engine says.
+    """
+
+    work: tuple["Work", ...]
+
+
+class SequenceLost(Struct, frozen=True, kw_only=True, tag=True):
+    """The engine does not hold what it was thought to hold: it begins again, and is no victim."""
+
+    sequence_id: SequenceId
 
 
 class CopyFinished(Struct, frozen=True, kw_only=True, tag=True):
@@ -60,7 +78,7 @@ class CopyFinished(Struct, frozen=True, kw_only=True, tag=True):
     """To the device; else from it."""
 
 
-Event = SequenceArrived | SequenceCancelled | StepFinished | CopyFinished
+Event = SequenceArrived | SequenceCancelled | SequenceLost | StepCut | StepFinished | CopyFinished
 
 
 class RefuseReason(StrEnum):

@@ -97,6 +97,15 @@ class Roster:
             sequence.computed_tokens = 0
         draft.preempted.append(Preempted(sequence.sequence_id, way, tokens))
 
+    def lose(self, sequence: Sequence, now_ns: int) -> None:
+        """A resident sequence holds nothing any more, through no decision of ours."""
+        assert sequence.is_resident
+        self._leave(sequence)
+        self.pool.release(sequence.sequence_id)
+        sequence.become(PhaseStep.DROP)
+        sequence.computed_tokens = sequence.room_tokens = 0
+        sequence.preempted_at_ns = sequence.waits_since_ns = now_ns
+
     def load(self, sequence: Sequence, room_tokens: int, draft: Draft) -> None:
         """Set blocks aside for a swapped sequence and have it brought back; there must be room."""
         pool, sequence_id = self.pool, sequence.sequence_id

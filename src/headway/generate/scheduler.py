@@ -35,12 +35,15 @@ from headway.generate.events import (
     Refused,
     SequenceArrived,
     SequenceCancelled,
+    SequenceLost,
+    StepCut,
     StepFinished,
     StepPlan,
+    Work,
 )
 from headway.generate.lengths import OutputLengths
 from headway.generate.lines import ClassLine
-from headway.generate.names import Phase, SequenceParams
+from headway.generate.names import Phase, SequenceId, SequenceParams
 from headway.generate.peak import PeakForecast
 from headway.generate.preemption import Preemption
 from headway.generate.roster import Roster
@@ -125,6 +128,10 @@ class HeadwayScheduler:
                 sequence = self.roster.sequences.get(sequence_id)
                 if sequence is not None:
                     self._end(sequence)
+            case SequenceLost(sequence_id=sequence_id):
+                self._lose(sequence_id, now_ns)
+            case StepCut(work=work):
+                self._cut(work)
             case StepFinished():
                 self._finish_step(event, now_ns)
             case CopyFinished():
@@ -151,6 +158,22 @@ class HeadwayScheduler:
         self.line(sequence.priority).add(sequence)
         return answer
 
+    def _cut(self, work: tuple[Work, ...]) -> None:
+        assert self._step is not None, "a step was cut that was not planned"
+        for each in work:
+            sequence = self.roster.sequences.get(each.sequence_id)
+            if sequence is not None:
+                self._step[0].cut(sequence, each.start, each.tokens)
+
+    def _lose(self, sequence_id: SequenceId, now_ns: int) -> None:
+        sequence = self.roster.sequences.get(sequence_id)
+        if sequence is None or not sequence.is_resident:
+            return
+        if self._step is not None:
+            self._step[0].leave(sequence)
+        self.roster.lose(sequence, now_ns)
+        self._requeue(sequence)
+
     def _finish_step(self, event: StepFinished, now_ns: int) -> None:
         assert self._step is not None, "a step finished that was not planned"
         (draft, plan), self._step = self._step, None
@@ -167,7 +190,7 @@ class HeadwayScheduler:
                     generated=sequence.generated,
                     tokens_max=params.output_tokens_max,
                 )
-        if self.settings.learns:
+        if self.settings.learns and event.step_ns > 0:
             self.times.finished(
                 event.step_ns,
                 prefill_tokens=plan.prefill_tokens,

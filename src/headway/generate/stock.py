@@ -191,7 +191,7 @@ class StockScheduler:
                     if is_capped or sequence.sequence_id in done:
                         self._end(sequence)
             case _:
-                pass  # nothing is ever copied
+                pass  # its host does all of a plan, and nothing is ever copied
         return []
 
     def plan(self, now_ns: int) -> StepPlan | None:

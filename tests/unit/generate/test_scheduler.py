@@ -14,12 +14,16 @@ from headway.generate import (
     PreemptWay,
     Refused,
     RefuseReason,
+    SequenceLost,
+    StepCut,
+    StepFinished,
     StepLaw,
     StepSettings,
     SwapSettings,
     TierTerms,
     VictimSettings,
     WatermarkSettings,
+    Work,
 )
 
 
@@ -505,3 +509,65 @@ def test_silver_yields_to_gold_and_goes_before_bronze():
     order = [rig.arrive(terms, output=2) for terms in (BRONZE, SILVER, GOLD)]
     rig.run()
     assert sorted(order, key=rig.first_step.__getitem__) == order[::-1]
+
+
+# -- engines with limits of their own --------------------------------------------------------------
+
+
+def test_chunk_that_the_engine_cut_goes_on_where_it_ended():
+    """What was not done is planned again, and no token is counted that did not come."""
+    rig = a_rig(step_tokens_max=256)
+    number = rig.arrive(prompt=200, output=3)
+    (work,) = rig.scheduler.plan(rig.now_ns).work
+    cut = Work(number, 0, 72, work.yields)
+    rig.scheduler.handle(StepCut(work=(cut,)), rig.now_ns)
+    rig.scheduler.handle(StepFinished(step_ns=MS), rig.now_ns)
+    (work,) = rig.step().work
+    assert (work.start, work.tokens, work.yields) == (72, 128, True)
+    assert rig.tokens[number] == 1
+
+
+def test_sequence_that_the_engine_left_out_is_in_the_next_step():
+    """It keeps what it holds, as if it had paused."""
+    rig = Rig()
+    first, second = rig.arrive(), rig.arrive()
+    rig.step()
+    plan = rig.scheduler.plan(rig.now_ns)
+    (left_out,) = [each for each in plan.work if each.sequence_id == second]
+    rig.scheduler.handle(StepCut(work=(Work(second, left_out.start, 0, False),)), rig.now_ns)
+    rig.scheduler.handle(StepFinished(step_ns=MS), rig.now_ns)
+    rig.scheduler.roster.check()
+    starts = {work.sequence_id: work.start for work in rig.step().work}
+    assert starts == {first: left_out.start + 1, second: left_out.start}
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+def test_lost_sequence_begins_again_and_is_no_victim(in_step):
+    """An engine dropped it by itself: that counts against nobody, and its tokens stay."""
+    rig = Rig()
+    number = rig.arrive(prompt=32, output=10)
+    rig.step(3)
+    if in_step:
+        assert rig.scheduler.plan(rig.now_ns).work
+    rig.scheduler.handle(SequenceLost(sequence_id=number), rig.now_ns)
+    rig.scheduler.handle(SequenceLost(sequence_id=number), rig.now_ns)
+    rig.scheduler.handle(SequenceLost(sequence_id=99), rig.now_ns)
+    if in_step:
+        rig.scheduler.handle(StepFinished(step_ns=MS), rig.now_ns)
+    rig.scheduler.roster.check()
+    assert rig.scheduler.pool.used_count == 0
+    assert rig.scheduler.roster.sequences[number].preempt_count == 0
+    (work,) = rig.step().work
+    assert (work.start, work.tokens) == (0, 35)
+    rig.run()
+    assert rig.tokens[number] == 10
+
+
+def test_step_that_nobody_timed_teaches_nothing():
+    """A host that could not time a step says 0, and the law stays."""
+    rig = Rig(learns=True)
+    rig.arrive()
+    law = rig.scheduler.times.law
+    rig.scheduler.plan(rig.now_ns)
+    rig.scheduler.handle(StepFinished(step_ns=0), rig.now_ns)
+    assert rig.scheduler.times.law == law
