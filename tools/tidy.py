@@ -53,6 +53,7 @@ BANNED_MODULES = frozenset({"base", "common", "helpers", "utils"})
 DEAD_FILES_ALLOWED: Mapping[str, str] = {
     "headway.__main__": "started by `python -m headway`",
     "headway.generate.vllm": "vLLM imports it, by the name given as --scheduler-cls",
+    "headway.generate.vllm_swap": "vLLM imports it, by the name given in --kv-transfer-config",
 }
 # A door re-exports its own folder; these standard modules are for saying what its names are.
 DOOR_MODULES_ALLOWED = frozenset({"__future__", "typing"})

@@ -37,7 +37,15 @@ def a_config(**changed):
             "pipeline",
         ),
         ({"model_config": SimpleNamespace(runner_type="pooling")}, "pooling"),
-        ({"kv_transfer_config": object()}, "KV connector"),
+        ({"kv_transfer_config": SimpleNamespace(kv_connector_module_path=None)}, "connector"),
+        (
+            {
+                "kv_transfer_config": SimpleNamespace(
+                    kv_connector_module_path="headway.generate.vllm_swap", kv_role="kv_both"
+                )
+            },
+            "kv_both",
+        ),
         ({"use_v2_model_runner": True}, "V2"),
     ],
 )

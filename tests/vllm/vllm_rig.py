@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
 
 from vllm import EngineArgs, LLMEngine, SamplingParams
 
@@ -141,6 +142,7 @@ class Engine:
     def close(self) -> None:
         self.engine.engine_core.shutdown()
         del self.engine, self.scheduler
+        ensure_kv_transfer_shutdown()
         cleanup_dist_env_and_memory()
 
 

@@ -74,6 +74,7 @@ class CopyFinished(Struct, frozen=True, kw_only=True, tag=True):
     sequence_id: SequenceId
     tokens: int
     copy_ns: int
+    """0 where nobody timed it."""
     is_load: bool
     """To the device; else from it."""
 

@@ -200,7 +200,7 @@ class HeadwayScheduler:
             )
 
     def _finish_copy(self, event: CopyFinished) -> None:
-        if self.settings.learns:
+        if self.settings.learns and event.copy_ns > 0:
             self.preemption.rule.copied(event.tokens, event.copy_ns)
         if event.is_load:
             sequence = self.roster.loaded(event.sequence_id)

@@ -13,9 +13,10 @@ What vLLM could not do after all, for a limit of its own, is told to the plan's 
 `SequenceLost`), so both always have the same books. vLLM's block pool stays the only account of
 memory (`vllm_memory`).
 
-This is the one file that touches vLLM's classes. It is a driver, like those of the other worlds: it
-reads the clock, and it may not be imported where vLLM is not installed. vLLM calls the interface
-private; so the versions it was tested with are named here, and others are refused.
+This file touches vLLM's scheduler, and `vllm_swap` its connectors; none other touches vLLM. It is a
+driver, like those of the other worlds: it reads the clock, and it may not be imported where vLLM is
+not installed. vLLM calls the interface private; so the versions it was tested with are named here,
+and others are refused.
 """
 
 import logging
@@ -26,6 +27,8 @@ from typing import Any, Final, Self
 from headway.core import ModelName
 from headway.errors import ConfigError
 from headway.generate.events import (
+    CopyFinished,
+    PreemptWay,
     Refused,
     SequenceArrived,
     SequenceCancelled,
@@ -45,6 +48,7 @@ from headway.generate.vllm_terms import PluginSettings
 __all__ = ["AsyncScheduler", "Scheduler"]
 
 TESTED_VERSIONS: Final = ("0.32.",)
+SWAP_MODULE: Final = "headway.generate.vllm_swap"
 
 
 def _demand_tested_version() -> None:
@@ -169,6 +173,11 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
         self._step_ns = 0
         blocks = _Blocks(self)
         self.memory = EngineMemory(blocks)
+        group = self.kv_cache_config.kv_cache_groups[0]
+        page_bytes = group.kv_cache_spec.page_size_bytes * len(group.layer_names)
+        token_bytes = page_bytes / blocks.block_tokens
+        self._victim_blocks: dict[SequenceId, list[int]] = {}
+        """Of those that a plan preempts, where their keys and values lay."""
         self.policy_of_steps = HeadwayScheduler(
             EngineLimits(
                 blocks=blocks.total_count,
@@ -177,8 +186,9 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
                 step_tokens_max=self.max_num_scheduled_tokens,
                 waiting_max=1 << 40,  # vLLM has its own limits, which it keeps before this
                 law=self.headway_settings.step_law,
+                copies=self.headway_settings.copy_law(token_bytes),
             ),
-            self.headway_settings.step_settings(),
+            self.headway_settings.step_settings(token_bytes if self.connector else None),
             self.memory,
         )
 
@@ -249,6 +259,9 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
         request = self.request_of.get(sequence_id)
         if not self._is_planning or request is None or request.status is not RequestStatus.RUNNING:
             return
+        if self.connector is not None:
+            (block_ids,) = self.kv_cache_manager.get_block_ids(request.request_id)
+            self._victim_blocks[sequence_id] = block_ids
         self.running.remove(request)
         self._is_preempting = True
         try:
@@ -266,9 +279,7 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
         self._tell(now_ns)
         if self._pause_state is PauseState.PAUSED_ALL:
             return super().schedule(throttle_prefills)
-        self._is_planning = True
-        plan = self.policy_of_steps.plan(now_ns)
-        self._is_planning = False
+        plan = self._make_plan(now_ns)
         work = plan.work if plan is not None else ()
         running, begins, paused = self._split(work)
         chosen, held = Waiting(begins), self.waiting
@@ -290,6 +301,38 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
         if self.headway_settings.is_checked:
             self.check()
         return output
+
+    def _make_plan(self, now_ns: int) -> StepPlan | None:
+        """A plan that has work in it, if there is any, and its victims where they belong."""
+        while True:
+            self._is_planning = True
+            plan = self.policy_of_steps.plan(now_ns)
+            self._is_planning = False
+            if plan is None:
+                return None
+            self._swap_out(plan)
+            for load in plan.loads:
+                # The copy is made when the next plan begins it, before that step, and in no time
+                # of its own; what it takes is in the law of copies.
+                event = CopyFinished(
+                    sequence_id=load.sequence_id, tokens=load.tokens, copy_ns=0, is_load=True
+                )
+                self.policy_of_steps.handle(event, now_ns)
+            if plan.work or not plan.loads:
+                return plan
+
+    def _swap_out(self, plan: StepPlan) -> None:
+        """Have the victims copied that the plan means to bring back."""
+        for victim in plan.preempted:
+            block_ids = self._victim_blocks.pop(victim.sequence_id, None)
+            if victim.way is not PreemptWay.SWAP or block_ids is None:
+                continue
+            sequence = self.policy_of_steps.roster.sequences[victim.sequence_id]
+            first = sequence.host_start // self.block_size
+            end = sequence.host_start + sequence.host_tokens
+            ids = block_ids[first : -(-end // self.block_size)]
+            request_id = self.request_of[victim.sequence_id].request_id
+            self.connector.save(request_id, first, ids, end)
 
     def _split(self, work: tuple[Work, ...]) -> tuple[list[Request], list[Request], list[Request]]:
         """Who runs on in this step, who begins, who pauses; and how many tokens each may have."""
@@ -330,10 +373,13 @@ class Scheduler(VllmScheduler):  # type: ignore[misc]  # vLLM is not there when 
                 cut.append(Work(each.sequence_id, start, tokens, each.yields))
         if not cut:
             return False
+        decoding = self.policy_of_steps.roster.decoding
         self.policy_of_steps.handle(StepCut(work=tuple(cut)), now_ns)
         for each in cut:
             is_held = self.request_of[each.sequence_id].status is RequestStatus.RUNNING
-            if not is_held and each.sequence_id not in self._lost:
+            # One that came back to decode, and found less of itself than it left, begins again.
+            is_behind = each.tokens > 0 and each.sequence_id in decoding
+            if (not is_held or is_behind) and each.sequence_id not in self._lost:
                 self._lost.append(each.sequence_id)
         return True
 
@@ -430,8 +476,12 @@ def _demand_supported(vllm_config: Any) -> None:
     if vllm_config.use_v2_model_runner:
         # It has a place for no more requests than `max_num_seqs`, those that pause included.
         raise _unsupported("vLLM's model runner V2", "set VLLM_USE_V2_MODEL_RUNNER=0")
-    if vllm_config.kv_transfer_config is not None:
-        raise _unsupported("a KV connector", "leave out --kv-transfer-config")
+    transfer = vllm_config.kv_transfer_config
+    if transfer is not None and transfer.kv_connector_module_path != SWAP_MODULE:
+        raise _unsupported("another's KV connector", f"name `{SWAP_MODULE}`, or none")
+    if transfer is not None and transfer.kv_role != "kv_producer":
+        # A consumer's blocks are kept back until the last step has ended; they are needed at once.
+        raise _unsupported(f"a connector in the role `{transfer.kv_role}`", "say kv_producer")
 
 
 def _unsupported(what: str, hint: str) -> ConfigError:

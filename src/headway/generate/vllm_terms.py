@@ -27,10 +27,10 @@ from headway.generate.events import PreemptWay
 from headway.generate.names import TierTerms
 from headway.generate.settings import StepSettings
 from headway.generate.step_times import StepLaw
-from headway.generate.swap import SwapSettings
+from headway.generate.swap import CopyLaw, SwapSettings
 from headway.generate.victims import VictimSettings
 from headway.generate.watermark import MarkAction, WatermarkSettings
-from headway.units import NS_PER_MS, parse_duration_ns
+from headway.units import NS_PER_MS, NS_PER_S, parse_bytes, parse_duration_ns
 
 __all__ = ["PRIORITY_MAX", "Origin", "PluginSettings", "TierSettings"]
 
@@ -101,6 +101,14 @@ class PluginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     step_law: StepLaw = field(default_factory=StepLaw)
     """Its coefficients to begin with: base_ns, prefill_ns, pair_ns, decode_ns, context_ns, and
     free_tokens."""
+    host_memory: str = "4GiB"
+    """For victims' keys and values, where they are swapped."""
+    link_bandwidth: str = "16GiB"
+    """To the host and back, a second."""
+    copy_setup: str = "1ms"
+    """That a copy takes beside its bytes."""
+    ways: tuple[PreemptWay, ...] = (PreemptWay.RECOMPUTE, PreemptWay.SWAP)
+    """Those allowed where there is a connector to swap with; with both, the cheaper is taken."""
     is_checked: bool = False
     """Demand every invariant after each step. For tests; slow."""
 
@@ -113,7 +121,8 @@ class PluginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """
         try:
             settings = msgspec.convert({} if section is None else section, type=cls)
-            settings.step_settings()
+            settings.step_settings(1.0)
+            settings.copy_law(1.0)
             for name in settings.tiers:
                 settings.terms_of_tier(name)
         except (msgspec.ValidationError, ValueError) as error:
@@ -132,8 +141,22 @@ class PluginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         return settings
 
-    def step_settings(self) -> StepSettings:
-        """What the step scheduler is built from."""
+    def copy_law(self, token_bytes: float) -> CopyLaw:
+        """What a copy takes, when a token's keys and values are so large."""
+        bytes_per_s = parse_bytes(self.link_bandwidth)
+        if bytes_per_s < 1:
+            raise ValueError(f"link_bandwidth must be above 0, not `{self.link_bandwidth}`")
+        return CopyLaw(
+            fixed_ns=float(parse_duration_ns(self.copy_setup)),
+            token_ns=token_bytes * NS_PER_S / bytes_per_s,
+        )
+
+    def step_settings(self, token_bytes: float | None) -> StepSettings:
+        """What the step scheduler is built from; None for an engine that cannot swap."""
+        swap = SwapSettings(ways=(PreemptWay.RECOMPUTE,))
+        if token_bytes is not None:
+            tokens_max = int(parse_bytes(self.host_memory) / token_bytes)
+            swap = SwapSettings(ways=self.ways, host_tokens_max=tokens_max)
         weights = {TenantId(tenant): weight for tenant, weight in self.weights.items()}
         return StepSettings(
             credits=CreditSettings(
@@ -149,7 +172,7 @@ class PluginSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             victims=VictimSettings(
                 quantum_steps=self.quantum_steps, preempts_max=self.preempts_max
             ),
-            swap=SwapSettings(ways=(PreemptWay.RECOMPUTE,)),
+            swap=swap,
             aging=AgingSettings(
                 after_ns=parse_duration_ns(self.age_after), floor_ratio=self.floor_ratio
             ),

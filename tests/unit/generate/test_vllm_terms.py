@@ -3,6 +3,7 @@
 import pytest
 
 from headway.errors import ConfigError
+from headway.generate.events import PreemptWay
 from headway.generate.vllm_terms import PRIORITY_MAX, PluginSettings
 from headway.units import NS_PER_MS, NS_PER_S
 
@@ -19,11 +20,20 @@ SECTION = {
 
 def test_settings_reach_the_step_scheduler():
     """Weights, marks and times stand where the rules look for them; others are defaults."""
-    settings = PluginSettings.read(SECTION | {"high_ratio": 0.9}).step_settings()
+    settings = PluginSettings.read(SECTION | {"high_ratio": 0.9}).step_settings(None)
     assert settings.credits.weights == {"team-a": 4.0}
     assert settings.watermark.high_ratio == 0.9
     assert settings.aging.after_ns == 10 * NS_PER_S
+    assert settings.swap.ways == (PreemptWay.RECOMPUTE,)
     assert PluginSettings.read(None) == PluginSettings()
+
+
+def test_swap_is_bounded_by_the_hosts_memory():
+    """Memory and bandwidth become tokens by what a token's keys and values take."""
+    settings = PluginSettings.read({"host_memory": "1MiB", "link_bandwidth": "1GiB"})
+    assert settings.step_settings(1024.0).swap.host_tokens_max == 1024
+    assert settings.step_settings(1024.0).swap.ways == (PreemptWay.RECOMPUTE, PreemptWay.SWAP)
+    assert settings.copy_law(1024.0).token_ns == pytest.approx(NS_PER_S / 1024**2)
 
 
 def test_request_says_tenant_tier_and_targets():
@@ -75,6 +85,9 @@ def test_what_a_request_says_wrong_is_left_out(args):
         ({"tiers": {"gold": {"prio": 1}}}, "prio"),
         ({"weights": {"a": -1}}, "weights"),
         ({"tier": "gold"}, "gold"),
+        ({"host_memory": "much"}, "much"),
+        ({"link_bandwidth": "0GiB"}, "0GiB"),
+        ({"ways": []}, "way"),
         ("fast", "object"),
     ],
 )
