@@ -3,9 +3,10 @@
 Begins with what the fast path made of it. Where the whole question is small it is one program
 (`program`), and the answer is the best there is. Otherwise some devices are emptied together and
 what sat there is placed anew, as long as that may still help: in many cheap rounds by the fast path
-(`recreate`), then in few dear ones by the program, the device that carries least for its cost among
-them; until the cost is that of the bound (`bounds`), or the rounds are used up. Every round begins
-with the layout so far, so that none makes it worse.
+(`recreate`), with fewer and fewer devices once everything has a place (`shrink`), then in few dear
+ones by the program, the device that carries least for its cost among them; until the cost is that
+of the bound (`bounds`), or the rounds are used up. Every round begins with the layout so far, so
+that none makes it worse.
 """
 
 from collections import Counter, defaultdict
@@ -21,6 +22,7 @@ from headway.plan.fleet import FleetDevice
 from headway.plan.greedy import Layout, place_fast, rank_of
 from headway.plan.program import Answer, Effort, Program, Question, size_of
 from headway.plan.recreate import recreated
+from headway.plan.shrink import shrunk
 from headway.plan.terms import Terms
 
 __all__ = ["SearchLimits", "Solved", "place_solved"]
@@ -31,9 +33,9 @@ _PART_MAX: Final = 1_500
 """And of a round of a larger question."""
 _BOUND_WORK_RATIO: Final = 0.3
 """Of all work, what the bound may take."""
-_RECREATE_WORK_RATIO: Final = 0.4
+_RECREATE_WORK_RATIO: Final = 0.6
 """And what emptying devices and filling them again may take."""
-_RECREATIONS_PER_WORK_S: Final = 50
+_RECREATIONS_PER_WORK_S: Final = 80
 """Rounds of that which count as a second of work, on a hundred models."""
 _FREE_MAX: Final = 2
 """Unused devices in a round, which may take the place of dearer ones."""
@@ -80,6 +82,11 @@ def place_solved(
     return search.run()
 
 
+def _is_lacking(layout: Layout) -> bool:
+    """Something that could have a place has none."""
+    return any(layout.left.values())
+
+
 class _Search:
     """One search. Invariants: the layout is legal, and never gets worse."""
 
@@ -108,16 +115,28 @@ class _Search:
         return Solved(self._layout, self._bound, is_closed or self._is_done(), rounds)
 
     def _recreate(self) -> None:
-        """Many cheap rounds, before few dear ones."""
-        wall_s = self._left_s() * (1 - _RECREATE_WORK_RATIO)
-        rounds = self._limits.work_s * _RECREATE_WORK_RATIO * _RECREATIONS_PER_WORK_S
-        rounds *= 100 / max(100, len(self._terms.models))
-        self._layout = recreated(
-            self._terms,
-            self._layout,
-            rounds=round(rounds),
-            seed=self._limits.seed,
-            is_enough=lambda best: self._left_s() < wall_s or self._is_enough(best),
+        """Many cheap rounds, before few dear ones: until all is served, then for less and less."""
+        limits = self._limits
+        wall_s = self._left_s() * (1 - _RECREATE_WORK_RATIO / (1 - _BOUND_WORK_RATIO))
+        rounds = round(limits.work_s * _RECREATE_WORK_RATIO * _RECREATIONS_PER_WORK_S)
+        rounds = rounds * 100 // max(100, len(self._terms.models))
+
+        def is_over(best: Layout) -> bool:
+            return self._left_s() < wall_s or self._is_enough(best)
+
+        if _is_lacking(self._layout):
+            part = rounds // 2
+            self._layout = recreated(
+                self._terms,
+                self._layout,
+                rounds=part,
+                seed=limits.seed,
+                is_enough=lambda best: not _is_lacking(best) or is_over(best),
+            )
+            rounds -= part
+        search = recreated if _is_lacking(self._layout) else shrunk
+        self._layout = search(
+            self._terms, self._layout, rounds=rounds, seed=limits.seed, is_enough=is_over
         )
 
     def _improve(self) -> int:
