@@ -13,6 +13,7 @@ from headway.rollout.check_kubernetes import object_faults
 from headway.rollout.check_scripts import environment_faults, script_faults
 from headway.rollout.check_shapes import Fault, shape_faults
 from headway.rollout.check_values import device_plugin_faults, mig_parted_faults
+from headway.rollout.emit_mig_parted import OPERATOR_FUNCTIONS
 from headway.rollout.emit_mps import MPS_FUNCTIONS
 from headway.rollout.emit_nvidia_smi import MIG_FUNCTIONS
 from headway.rollout.yaml_text import from_yaml
@@ -41,7 +42,8 @@ def check_file(name: str, text: str, definitions: Definitions) -> Checked:
     """
     match name.rpartition(".")[2]:
         case "sh":
-            faults = script_faults(text, functions=(MIG_FUNCTIONS, MPS_FUNCTIONS))
+            known = (MIG_FUNCTIONS, MPS_FUNCTIONS, OPERATOR_FUNCTIONS)
+            faults = script_faults(text, functions=known)
             return Checked(("script",), tuple(faults))
         case "env":
             return Checked(("MPS client",), tuple(environment_faults(text)))

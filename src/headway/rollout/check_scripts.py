@@ -40,7 +40,7 @@ _COMMANDS: Final = tuple(
         rf"no_daemon {_PATH}",
         r"kubectl apply -f [-\w.]+\.yaml",
         rf"kubectl label node {_NODE} [-\w./]+={_LABEL} --overwrite",
-        rf"kubectl wait --timeout=[0-9]+[smh] --for=jsonpath='\{{[^']+\}}'={_LABEL} node/{_NODE}",
+        rf"cut {_NODE} {_LABEL}",
         r"kubectl patch clusterpolicies\.nvidia\.com/cluster-policy --type merge "
         r"--patch '\{\"spec\": .*\}'",
     )

@@ -15,9 +15,20 @@ from headway.rollout.scripts import Line, script
 from headway.rollout.servers import is_used, nodes_of
 from headway.rollout.yaml_text import to_yaml
 
-__all__ = ["emit_gpu_operator", "emit_mig_parted"]
+__all__ = ["OPERATOR_FUNCTIONS", "emit_gpu_operator", "emit_mig_parted"]
 
 _DIGEST: Final = 8
+OPERATOR_FUNCTIONS: Final = r"""# The operator cuts node $1 as configuration $2.
+# What it said of an earlier one goes with the same call, or the wait would take that for its
+# answer; where the label is there already, it stands.
+cut() {
+  local label=nvidia.com/mig.config now
+  now=$(kubectl get node "$1" -o "jsonpath={.metadata.labels.nvidia\.com/mig\.config}")
+  [ "$now" = "$2" ] || kubectl label node "$1" "$label=$2" "$label.state=pending" --overwrite
+  kubectl wait --timeout=10m \
+    --for=jsonpath='{.metadata.labels.nvidia\.com/mig\.config\.state}'=success "node/$1"
+}
+"""
 _PLACES: Final = (
     "this format has no placements: which cells an instance gets is up to mig-parted, and "
     "`headway plan diff` shows whether they are the plan's; the format `nvidia-smi` pins them"
@@ -63,19 +74,17 @@ def emit_gpu_operator(plan: SharingPlan, options: EmitOptions) -> Emission:
     for node, config in _names(plan, options).items():
         lines += [
             Line(f"{node}: its GPUs must be idle; the operator evicts its own pods and no others."),
-            Line(None, f"kubectl label node {node} nvidia.com/mig.config={config} --overwrite"),
-            Line(
-                None,
-                "kubectl wait --timeout=10m "
-                "--for=jsonpath='{.metadata.labels.nvidia\\.com/mig\\.config\\.state}'=success "
-                f"node/{node}",
-            ),
+            Line(None, f"cut {node} {config}"),
         ]
     files = (
         EmittedFile(
             "mig-configmap.yaml", to_yaml([config_map], comments=header("the GPU operator"))
         ),
-        EmittedFile("label-nodes.sh", script("the GPU operator", lines), is_executable=True),
+        EmittedFile(
+            "label-nodes.sh",
+            script("the GPU operator", lines, functions=OPERATOR_FUNCTIONS),
+            is_executable=True,
+        ),
     )
     return Emission(files, (_PLACES,))
 
