@@ -92,6 +92,13 @@ QUERIES = {
         "rate(headway_prediction_error_ratio_sum[5m])"
         " / rate(headway_prediction_error_ratio_count[5m])"
     ),
+    "First tokens of generators that 99 of 100 answers keep, by tier": (
+        "histogram_quantile(0.99, sum by (tier, le)"
+        " (rate(headway_generator_ttft_seconds_bucket[5m])))"
+    ),
+    "Tokens a second that generators write, by tenant": (
+        'sum by (tenant) (rate(headway_generator_tokens_total{kind="answer"}[1m]))'
+    ),
     "Device memory in use": (
         "headway_device_memory_used_bytes / headway_device_memory_total_bytes"
     ),
@@ -120,8 +127,9 @@ query. Quantiles are as fine as the buckets either way."""
 OTHERS = """\
 `observe.aliases: [triton, vllm]` exports what was counted under the names of Triton Inference
 Server and of vLLM too, for dashboards, autoscalers and routers that know those. Only what means the
-same here is there: no summaries, and nothing of caches of answers or of keys and values, which are
-not 0 but not there. Triton's counters come without a type, which queries do not ask for."""
+same here is there: no summaries, and nothing of caches of answers, which are not 0 but not there;
+what is of keys and values and of tokens, generators alone have. Triton's counters come without a
+type, which queries do not ask for."""
 
 
 def families() -> Iterator[Metric]:
@@ -135,6 +143,7 @@ def families() -> Iterator[Metric]:
     kernel.handle(ModelLoadRequested(model=model), 0)
     metrics = Metrics(kernel, lambda: 0, {tier: terms}, targets={tier: 0.99}, aliases=ALIASES)
     metrics.know(model.name)
+    metrics.generators.know("g")
     metrics.devices.look = lambda: Look(
         (DeviceReading(name="cpu:0"), DeviceReading(name="cuda:0", uuid="GPU-0", energy_j=0.0))
     )

@@ -115,6 +115,10 @@ def test_lost_worker_ends_streams_with_an_error_and_comes_back(tmp_path):
         assert b"[DONE]" not in seen
         wait_until(lambda: server.post(CHAT, a_chat()).status == 200, "it is answered again")
         assert "was killed with SIGKILL" in server.log()
+        metrics = server.metrics()
+        assert metrics.total("headway_generator_worker_losses_total", model="tiny") == 1
+        told = {"model": "tiny", "tier": "standard", "outcome": "failed"}
+        assert metrics.total("headway_generator_requests_total", **told) == 1
 
 
 def cmdline(pid):
@@ -135,6 +139,13 @@ def test_client_that_leaves_frees_its_sequence(tmp_path):
         answer = server.post(CHAT, a_chat(2))
         assert answer.status == 200
         assert answer.json["usage"]["completion_tokens"] == 2
+        wait_until(lambda: not server.metric("headway_generator_running"), "all is at rest")
+        metrics = server.metrics()
+        assert metrics.total("headway_generator_requests_total", outcome="cancelled") == 3
+        assert metrics.total("headway_generator_requests_total", outcome="completed") == 1
+        assert metrics.total("headway_generator_kv_used_ratio") == 0
+        assert metrics.total("headway_generator_ttft_seconds_count") == 1
+        assert metrics.total("headway_generator_step_seconds_count") > 3
 
 
 def test_keys_limits_and_ledger_hold_for_generators(tmp_path):
@@ -155,6 +166,8 @@ def test_keys_limits_and_ledger_hold_for_generators(tmp_path):
         assert answer.status == 200
         about = server.call("GET", "/v2/tenant", headers=headers).json
         assert [limit["name"] for limit in about["limits"]] == ["tokens"]
+        assert answer.headers["x-ratelimit-limit-tokens"] == "0.001"
+        assert answer.headers["x-ratelimit-remaining-tokens"] == "30"
         refused = server.call("POST", CHAT, body, headers)
         assert refused.status == 429
         assert refused.json["error"]["limit"] == "tokens"

@@ -11,13 +11,35 @@ from random import Random
 from headway.config import Config, generator_plans
 from headway.core import ModelName
 from headway.decoder import Generator
-from headway.frontends import Generating, ServedGenerator
+from headway.frontends import AnswerTimes, Generating, ServedGenerator
+from headway.observe import AnswerFigures, GeneratorMetrics
 from headway.runtime import LoopClock
 from headway.tenancy import Gate
 
 __all__ = ["Generators"]
 
 _log = logging.getLogger("headway")
+
+
+class _Counted:
+    """Tells metrics what requests came to."""
+
+    def __init__(self, counts: GeneratorMetrics) -> None:
+        self._counts = counts
+
+    def answered(self, times: AnswerTimes) -> None:
+        """See `AnswerObserver`."""
+        first_at_ns = times.first_at_ns
+        figures = AnswerFigures(
+            outcome=times.outcome.ending,
+            prompt_tokens=times.prompt_tokens,
+            answer_tokens=times.answer_tokens,
+            ttft_ns=None if first_at_ns is None else first_at_ns - times.arrived_at_ns,
+            tpot_ns=times.tpot_ns,
+            latency_ns=times.ended_at_ns - times.arrived_at_ns,
+            is_violation=times.outcome.is_violation,
+        )
+        self._counts.ended(times.model, times.tier, times.tenant, figures)
 
 
 @dataclass(slots=True)
@@ -28,19 +50,23 @@ class Generators:
     door: Generating
 
     @classmethod
-    def build(cls, config: Config, clock: LoopClock, gate: Gate | None) -> "Generators":
+    def build(
+        cls, config: Config, clock: LoopClock, gate: Gate | None, counts: GeneratorMetrics
+    ) -> "Generators":
         """Wire them; no worker runs yet."""
+        counts.know_tenants(() if config.tenancy is None else tuple(config.tenancy.tenants))
         served: dict[ModelName, ServedGenerator] = {}
         # Of the system's own entropy: answers without a seed are to differ from run to run.
         for plan in generator_plans(config, Random().getrandbits(64)):
+            counts.know(plan.params.name)
             served[plan.params.name] = ServedGenerator(
-                generator=Generator(plan.params),
+                generator=Generator(plan.params, counts),
                 tier=plan.tier,
                 terms=plan.terms,
                 budgets_ns=plan.budgets_ns,
                 answer_tokens_max=plan.answer_tokens_max,
             )
-        door = Generating(served, clock.now_ns, gate)
+        door = Generating(served, clock.now_ns, gate, _Counted(counts))
         return cls([each.generator for each in served.values()], door)
 
     async def start(self) -> None:

@@ -168,7 +168,7 @@ class Server:
         engine.attach(pool)
         devices = _device_watch(config, pool, metrics, clock)
         front = Front.build(config, engine, clock, metrics, _tier_params(config))
-        generators = Generators.build(config, clock, front.tenants.gate)
+        generators = Generators.build(config, clock, front.tenants.gate, metrics.generators)
         tls = tls_of(config)
         insight = insight_of(
             config, kernel, clock, recent, header, metrics, front, is_emulated=machine is not None

@@ -5,10 +5,13 @@ Knows the engine and messages. Refuses to know sockets.
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from headway.decoder.engine import DecoderEngine, SequenceAsk, StepReport, TokenOut
 from headway.decoder.sampling import Drawn, SamplingParams, bias_of
 from headway.decoder.wire import (
     Begun,
+    Figures,
     Generate,
     Prompt,
     Refused,
@@ -19,8 +22,8 @@ from headway.decoder.wire import (
 )
 from headway.decoder.words import Piece
 from headway.errors import InvalidRequestError
+from headway.generate import PreemptWay, RefuseReason, SequenceId
 from headway.generate import Refused as SequenceRefused
-from headway.generate import RefuseReason, SequenceId
 from headway.units import format_duration
 
 __all__ = ["Answering"]
@@ -89,7 +92,27 @@ class Answering:
         if report is None:
             return None
         self._charge(report)
-        return Stepped(said=[self._said(token) for token in report.tokens])
+        said = [self._said(token) for token in report.tokens]
+        ways = [each.way for each in report.plan.preempted]
+        figures = replace(
+            self.figures(),
+            step_ns=report.step_ns,
+            prefill_tokens=report.plan.prefill_tokens,
+            decode_tokens=report.plan.decode_count,
+            swapped=ways.count(PreemptWay.SWAP),
+            dropped=ways.count(PreemptWay.RECOMPUTE),
+        )
+        return Stepped(said=said, figures=figures)
+
+    def figures(self) -> Figures:
+        """How things stand."""
+        roster = self.engine.scheduler.roster
+        running = len(roster.decoding) + len(roster.prefilling) + len(roster.loading)
+        return Figures(
+            running=running,
+            waiting=len(roster.sequences) - running,
+            kv_used_ratio=self.engine.pool.use_ratio,
+        )
 
     def _charge(self, report: StepReport) -> None:
         """The time of a step to those in it, by their tokens."""

@@ -24,6 +24,7 @@ from headway.decoder.wire import (
     Begun,
     Cancel,
     Failed,
+    Figures,
     Frames,
     Generate,
     Order,
@@ -48,7 +49,7 @@ from headway.errors import (
 from headway.executors import WorkerProcess
 from headway.units import NS_PER_S, format_duration
 
-__all__ = ["Generation", "GenerationListener", "Generator", "GeneratorParams"]
+__all__ = ["Generation", "GenerationListener", "Generator", "GeneratorParams", "StepListener"]
 
 _log = logging.getLogger("headway.generator")
 _STOP_GRACE_S: Final = 2.0
@@ -79,6 +80,16 @@ class GenerationListener(Protocol):
 
     def ended(self, error: HeadwayError | None) -> None:
         """Nothing more will; with the reason, where not all has been said."""
+
+
+class StepListener(Protocol):
+    """Is told how a generator fares."""
+
+    def stepped(self, generator: str, step: Figures) -> None:
+        """A step was run, or the state has changed without one."""
+
+    def lost(self, generator: str) -> None:
+        """Its worker has died."""
 
 
 class Generation:
@@ -195,15 +206,17 @@ class Generator:
 
     Args:
         params: how it is run.
+        listener: is told of its steps.
 
     Invariants: a request is in ``_open`` until it ends; a worker that is lost takes all with it.
     """
 
-    def __init__(self, params: GeneratorParams) -> None:
+    def __init__(self, params: GeneratorParams, listener: StepListener | None = None) -> None:
         self.params = params
         self.ready: Ready | None = None
         """What the worker said when it was; None while it is not."""
         self.starts = 0
+        self._listener = listener
         self._link: _Link | None = None
         self._open: dict[int, Generation] = {}
         self._next_id = 1
@@ -317,6 +330,8 @@ class Generator:
                 generation.fail(self._refusal(reply))
         else:
             self._tell(reply.said)
+            if self._listener is not None:
+                self._listener.stepped(self.name, reply.figures)
 
     def ended(self, message: str) -> None:
         """The process is gone."""
@@ -325,6 +340,8 @@ class Generator:
         self._fail_all(WorkerLostError(message))
         if self._is_stopping:
             return
+        if self._listener is not None:
+            self._listener.lost(self.name)
         if self._first is not None and not self._first.done():
             self._load_failed(message)
             return

@@ -23,6 +23,7 @@ __all__ = [
     "Begun",
     "Cancel",
     "Failed",
+    "Figures",
     "Frames",
     "Generate",
     "Order",
@@ -164,10 +165,28 @@ class Said(Struct, frozen=True, kw_only=True):
     """Of steps since its last token, this answer's part."""
 
 
+class Figures(Struct, frozen=True, kw_only=True):
+    """What a step did, and how things stand after it."""
+
+    step_ns: int = 0
+    """How long the model ran; 0 where only the state is told."""
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    swapped: int = 0
+    """Sequences that made room by being copied out."""
+    dropped: int = 0
+    """Those that will be computed again."""
+    running: int = 0
+    """Sequences that hold memory."""
+    waiting: int = 0
+    kv_used_ratio: float = 0.0
+
+
 class Stepped(Struct, frozen=True, kw_only=True, tag=True):
-    """A step was run."""
+    """A step was run, or the engine has come to rest."""
 
     said: list[Said]
+    figures: Figures
 
 
 Reply = Ready | Failed | Begun | Refused | Stepped

@@ -29,6 +29,7 @@ from headway.decoder.wire import (
     Ready,
     Reply,
     Start,
+    Stepped,
     Stop,
     framed,
 )
@@ -67,20 +68,30 @@ class _Worker:
         self._control = control
         self._frames = Frames()
         self._answering: Answering | None = None
+        self._is_at_rest = True
 
     def serve(self) -> None:
         """Obey until the socket closes or a stop comes."""
         wait_s: float | None = None
         while self._hear(wait_s):
             answering, wait_s = self._answering, None
-            if answering is None or answering.engine.count == 0:
+            if answering is None:
                 continue
+            if answering.engine.count == 0:
+                self._rest(answering)
+                continue
+            self._is_at_rest = False
             stepped = answering.step()
             wait_s = _IDLE_S
             if stepped is not None:
                 wait_s = 0.0
-                if stepped.said:
-                    self._say(stepped)
+                self._say(stepped)
+
+    def _rest(self, answering: Answering) -> None:
+        """Tell once that nothing is left, which no step tells where the last was cancelled."""
+        if not self._is_at_rest:
+            self._is_at_rest = True
+            self._say(Stepped(said=[], figures=answering.figures()))
 
     def _hear(self, wait_s: float | None) -> bool:
         """Take in what was said; False where nobody will say anything any more."""

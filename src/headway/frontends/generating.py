@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, InvalidRequestError, ModelNotFoundError
 from headway.frontends.gate import outcome_of
 from headway.generate import TierTerms
 from headway.runtime import InferCall
-from headway.tenancy import Ask, Ending, Gate, Outcome, Pass
+from headway.tenancy import Ask, Ending, Gate, LimitState, Outcome, Pass
 
 __all__ = ["AnswerObserver", "AnswerTimes", "Capabilities", "Generating", "ServedGenerator"]
 
@@ -58,8 +58,8 @@ class AnswerTimes(Struct, frozen=True, kw_only=True):
     """When its first token came; None where none did."""
     prompt_tokens: int
     answer_tokens: int
-    choices: int
-    terms: TierTerms
+    tpot_ns: float | None
+    """Of its tokens after the first, on average; None where there are none."""
 
 
 class AnswerObserver(Protocol):
@@ -106,6 +106,13 @@ class Generating:
             return None
         is_chat = found.generator.ready.is_chat
         return Capabilities(embeddings=False, completions=True, chat=is_chat)
+
+    def limits(self, call: InferCall) -> list[LimitState]:
+        """What is left to whoever asks; nothing where there are no tenants."""
+        if self._gate is None:
+            return []
+        now_ns = self._now_ns()
+        return list(self._gate.limits(self._gate.identify(call.credential, now_ns), now_ns))
 
     def demand(self, name: str) -> ServedGenerator:
         """A generator by its name.
@@ -250,12 +257,15 @@ class _Settling:
             return False
         if terms.ttft_ns is not None and first_at_ns - self._call.arrived_at_ns > terms.ttft_ns:
             return True
+        tpot_ns = self._tpot_ns()
+        return terms.tpot_ns is not None and tpot_ns is not None and tpot_ns > terms.tpot_ns
+
+    def _tpot_ns(self) -> float | None:
+        """Of its answers' tokens after the first, on average; None where there are none."""
         gaps = -(-self.answer_tokens // max(1, self.choices)) - 1
-        return (
-            terms.tpot_ns is not None
-            and gaps > 0
-            and self.last_at_ns - first_at_ns > gaps * terms.tpot_ns
-        )
+        if self.first_at_ns is None or gaps < 1:
+            return None
+        return (self.last_at_ns - self.first_at_ns) / gaps
 
     def _settle(self, outcome: Outcome) -> None:
         if self._is_settled:
@@ -275,7 +285,6 @@ class _Settling:
                 first_at_ns=self.first_at_ns,
                 prompt_tokens=self.prompt_tokens,
                 answer_tokens=self.answer_tokens,
-                choices=self.choices,
-                terms=self.terms,
+                tpot_ns=self._tpot_ns(),
             )
             self._observer.answered(times)

@@ -51,6 +51,7 @@ from headway.frontends.openai_generation import (
     generation_call,
     order_of,
 )
+from headway.frontends.openai_limits import limit_headers
 from headway.frontends.rest_errors import JSON_TYPE, Answer, HttpError, late_headers
 from headway.runtime import Engine
 from headway.units import NS_PER_S
@@ -227,14 +228,15 @@ class OpenAiRest:
                 call, choices_of(wanted), len(body), partial(order_of, wanted)
             )
             del body, wanted
+            limits = limit_headers(self._generating.limits(call))
             answer = self._new_answer(form, generation)
             if not form.is_stream:
                 async with aclosing(generation.said()) as batches:
                     async for batch in batches:
                         answer.add(batch)
-                return Answer(200, answer.whole(), (JSON_TYPE,))
+                return Answer(200, answer.whole(), (JSON_TYPE, *limits))
         return Stream(
-            _STREAM_HEADERS,
+            (*_STREAM_HEADERS, *limits),
             partial(_pieces, generation, answer),
             partial(self._watch.over, request.receive),
         )

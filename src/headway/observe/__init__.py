@@ -8,6 +8,7 @@ from headway.observe.background import BackgroundWriter
 from headway.observe.batches import cut_reasons
 from headway.observe.board import Board, Sources, TierGoal
 from headway.observe.devices import Look
+from headway.observe.generators import AnswerFigures, GeneratorMetrics
 from headway.observe.glance import About, Glance, Kept, ModelNow
 from headway.observe.journal import (
     Divergence,
@@ -37,6 +38,7 @@ from headway.observe.tracing import AttributeValue, RequestSpan, Tracing, open_t
 __all__ = [
     "PAUSE_NS_MIN",
     "About",
+    "AnswerFigures",
     "AttributeValue",
     "BackgroundWriter",
     "BatchEnding",
@@ -46,6 +48,7 @@ __all__ = [
     "Ended",
     "ExposedSample",
     "Exposition",
+    "GeneratorMetrics",
     "Glance",
     "HeldSteps",
     "JournalHeader",

@@ -2,7 +2,7 @@
 
 Dashboards, autoscalers and routers know those names, and go on working with a server that has them.
 Only what has the same meaning here is exported; what has none, such as a cache of keys and values
-where no tokens are generated, is left out and not told as 0.
+of a model that generates no tokens, is left out and not told as 0.
 
 Knows what is counted. Counts nothing.
 
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headway.devices import DeviceReading
+from headway.observe.generators import GeneratorMetrics, GeneratorNow
 from headway.observe.histogram import Durations, Histogram, histogram_family
 from headway.observe.requests import Series, SeriesTable
 
@@ -168,12 +169,15 @@ def _triton_devices(readings: Sequence[DeviceReading]) -> Iterator[Metric]:
         yield family
 
 
-def vllm_families(table: SeriesTable, served: Iterable[str]) -> Iterator[Metric]:
+def vllm_families(
+    table: SeriesTable, served: Iterable[str], generators: GeneratorMetrics
+) -> Iterator[Metric]:
     """As vLLM names them.
 
     Args:
         table: by model and tier, the tiers of a model in a row.
         served: models that are served now; others are left out.
+        generators: what is counted of them; some of it only they have.
     """
     known = set(served)
     models = [model for model in _models(table) if model.name in known]
@@ -190,6 +194,11 @@ def vllm_families(table: SeriesTable, served: Iterable[str]) -> Iterator[Metric]
         waiting.add_metric((model.name, _ENGINE), model.sum(lambda s: s.waiting))
         ended.add_metric((model.name, _ENGINE, "stop"), model.ends("completed"))
         ended.add_metric((model.name, _ENGINE, "abort"), model.ends("cancelled"))
+    for name, now in generators.now.items():
+        running.add_metric((name, _ENGINE), now.running)
+        waiting.add_metric((name, _ENGINE), now.waiting)
+        ended.add_metric((name, _ENGINE, "stop"), generators.outcomes(name, "completed"))
+        ended.add_metric((name, _ENGINE, "abort"), generators.outcomes(name, "cancelled"))
     yield running
     yield waiting
     yield ended
@@ -197,7 +206,48 @@ def vllm_families(table: SeriesTable, served: Iterable[str]) -> Iterator[Metric]
         times: dict[tuple[str, ...], Histogram] = {
             (model.name, _ENGINE): model.merged(of) for model in models
         }
+        if name == "e2e_request_latency":
+            for generator in generators.now:
+                times[generator, _ENGINE] = generators.merged(generator, "latency")
         yield histogram_family(f"vllm:{name}_seconds", text, labels, times)
+    if generators.now:
+        yield from _of_generators(generators)
+
+
+def _of_generators(generators: GeneratorMetrics) -> Iterator[Metric]:
+    """What only models that generate have."""
+    labels = ("model_name", "engine")
+    used = GaugeMetricFamily(
+        "vllm:kv_cache_usage_perc", "Memory for keys and values in use, 0 to 1.", labels=labels
+    )
+    counters: list[tuple[CounterMetricFamily, Callable[[str, GeneratorNow], int]]] = [
+        (
+            CounterMetricFamily("vllm:num_preemptions", "Preemptions.", labels=labels),
+            lambda _, now: now.swapped + now.dropped,
+        ),
+        (
+            CounterMetricFamily("vllm:prompt_tokens", "Tokens of prompts.", labels=labels),
+            lambda name, _: generators.tokens(name, "prompt"),
+        ),
+        (
+            CounterMetricFamily("vllm:generation_tokens", "Tokens of answers.", labels=labels),
+            lambda name, _: generators.tokens(name, "answer"),
+        ),
+    ]
+    for name, now in generators.now.items():
+        used.add_metric((name, _ENGINE), now.kv_used_ratio)
+        for family, value in counters:
+            family.add_metric((name, _ENGINE), value(name, now))
+    yield used
+    yield from [family for family, _ in counters]
+    for suffix, text, what in (
+        ("time_to_first_token", "Arrival to first token.", "ttft"),
+        ("time_per_output_token", "Mean time of a token after the first.", "tpot"),
+    ):
+        times: dict[tuple[str, ...], Histogram] = {
+            (name, _ENGINE): generators.merged(name, what) for name in generators.now
+        }
+        yield histogram_family(f"vllm:{suffix}_seconds", text, labels, times)
 
 
 _VLLM_TIMES: Final[tuple[tuple[str, str, Callable[[Series], Durations]], ...]] = (

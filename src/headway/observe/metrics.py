@@ -50,6 +50,7 @@ from headway.observe.batches import ModelCounts, batch_families
 from headway.observe.device_time import FAILED, GONE, LATE, Cell, DeviceTime, waste
 from headway.observe.devices import DeviceFamilies
 from headway.observe.exposition import exposition
+from headway.observe.generators import GeneratorMetrics
 from headway.observe.glance import Kept
 from headway.observe.histogram import SECONDS
 from headway.observe.loop import LoopTimes
@@ -120,6 +121,8 @@ class Metrics(Collector):
         """To be told by the driver how it fares."""
         self.pipelines = PipelineMetrics(tuple(self._tiers), SECONDS)
         """To be told by pipelines."""
+        self.generators = GeneratorMetrics(tuple(self._tiers))
+        """To be told by generators."""
         self.devices = DeviceFamilies()
         """To be told where readings of devices and workers are."""
         self._frontends = AnswerFamilies()
@@ -361,6 +364,7 @@ class Metrics(Collector):
         )
         yield from self.loop.families()
         yield from self.pipelines.families()
+        yield from self.generators.families()
         yield from self._fleet()
         yield from self.devices.families()
         yield from self._frontends()
@@ -376,7 +380,7 @@ class Metrics(Collector):
             versions = {str(name): queue.params.version for name, queue in queues.items()}
             yield from triton_families(self._series, versions, self.devices.look().readings)
         if "vllm" in self._aliases:
-            yield from vllm_families(self._series, queues)
+            yield from vllm_families(self._series, queues, self.generators)
 
     def _running(self) -> Iterable[tuple[str, int]]:
         return ((each.dispatch.device, each.started_at_ns) for each in self._batches.values())

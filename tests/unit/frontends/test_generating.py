@@ -130,7 +130,7 @@ def test_completed_request_is_paid_for_by_its_tokens_and_time():
         assert not outcome.is_violation
         assert rig.gate.in_flight() == {"acme": 0}
         (times,) = rig.answered_times
-        assert (times.prompt_tokens, times.answer_tokens, times.choices) == (4, 4, 2)
+        assert (times.prompt_tokens, times.answer_tokens, times.tpot_ns) == (4, 4, 0.0)
 
     run(play())
 
