@@ -27,7 +27,6 @@ from headway.decoder.wire import (
     Figures,
     Frames,
     Generate,
-    Order,
     Ready,
     Refused,
     Reply,
@@ -269,7 +268,7 @@ class Generator:
         left = len(self._open)
         self._fail_all(UnavailableError("the server is shutting down"))
         if self._link is not None:
-            self._link.send(Stop())
+            self._link.send(framed(Stop()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_GRACE_S):
                     await self._exited.wait()
@@ -290,6 +289,7 @@ class Generator:
             listener: is told what becomes of it.
 
         Raises:
+            InvalidRequestError: it is too long to be told to a worker.
             UnavailableError: the model is not loaded now.
         """
         if self._link is None or self.ready is None or self._is_stopping:
@@ -297,6 +297,7 @@ class Generator:
                 f"model `{self.name}` is not ready", hint="try again in a moment"
             )
         order = replace(order, request_id=self._next_id)
+        message = framed(order)
         self._next_id += 1
         generation = Generation(order, listener, self._let_go)
         self._open[order.request_id] = generation
@@ -305,7 +306,7 @@ class Generator:
         generation.timer = loop.call_later(
             max(0, budget_ns) / NS_PER_S, self._expire, generation, limit
         )
-        self._link.send(order)
+        self._link.send(message)
         return generation
 
     # -- what the worker says ----------------------------------------------------------------------
@@ -394,7 +395,7 @@ class Generator:
     def _let_go(self, generation: Generation) -> None:
         request_id = generation.order.request_id
         if self._removed(request_id) is not None and self._link is not None:
-            self._link.send(Cancel(request_id=request_id))
+            self._link.send(framed(Cancel(request_id=request_id)))
 
     def _fail_all(self, error: HeadwayError) -> None:
         found, self._open = self._open, {}
@@ -411,8 +412,12 @@ class Generator:
     async def _launch(self) -> None:
         self._exited.clear()
         self.starts += 1
-        self._link = await _Link.open(self)
-        self._link.send(self.params.start)
+        try:
+            self._link = await _Link.open(self)
+        except OSError as error:
+            self.ended(f"the worker of generator `{self.name}` cannot be started: {error}")
+            return
+        self._link.send(framed(self.params.start))
 
     def _load_failed(self, message: str) -> None:
         error = LoadError(f"model `{self.name}` cannot be loaded: {message}")
@@ -457,10 +462,10 @@ class _Link(asyncio.Protocol):
         link._look()
         return link
 
-    def send(self, order: Order) -> None:
+    def send(self, message: bytes) -> None:
         """Tell the worker; one that is gone is about to be noticed."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(framed(order))
+            self._transport.write(message)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""

@@ -24,6 +24,8 @@ TOP_LOGPROBS_MAX: Final = 20
 _TEMPERATURE_MAX: Final = 2.0
 _PENALTY_MAX: Final = 2.0
 _BIAS_MAX: Final = 100.0
+_KEY_CHARS_MAX: Final = 20
+"""Of a token's number as text; Python reads no number of thousands of digits."""
 _LIKELY: Final = 256
 """Tokens that are sorted first; nearly always they are enough."""
 
@@ -79,6 +81,9 @@ class Sampler:
         self._params = params
         self._chance = chance
         self._said: dict[int, int] = {}
+        biases = params.logit_bias
+        self._biased_at = np.fromiter(biases.keys(), np.int64, len(biases))
+        self._biases = np.fromiter(biases.values(), np.float32, len(biases))
 
     def draw(self, logits: Floats) -> Drawn:
         """The next token, given logits (vocabulary), which are left as they are."""
@@ -105,8 +110,7 @@ class Sampler:
         if penalized:
             for token, count in self._said.items():
                 changed[token] -= params.frequency_penalty * count + params.presence_penalty
-        for token, bias in params.logit_bias.items():
-            changed[token] += bias
+        changed[self._biased_at] += self._biases
         return changed
 
     def _choose(self, logits: Floats) -> int:
@@ -114,7 +118,9 @@ class Sampler:
         if params.temperature == 0.0 or params.top_p == 0.0:
             return int(logits.argmax())
         point = self._chance.random()
-        weights = np.exp((logits - logits.max()) / params.temperature, dtype=np.float64)
+        # Doubles, as FP32 has no temperature below 1e-45 and would divide by zero.
+        with np.errstate(over="ignore"):
+            weights = np.exp((logits - logits.max()).astype(np.float64) / params.temperature)
         if params.top_p >= 1.0:
             sums = weights.cumsum()
             return int(min(np.searchsorted(sums, point * sums[-1], "right"), len(sums) - 1))
@@ -157,7 +163,8 @@ def bias_of(given: Mapping[str, float], vocabulary: int) -> dict[int, float]:
     """
     found: dict[int, float] = {}
     for key, bias in given.items():
-        if not key.isascii() or not key.isdigit() or int(key) >= vocabulary:
+        is_number = len(key) <= _KEY_CHARS_MAX and key.isascii() and key.isdigit()
+        if not is_number or int(key) >= vocabulary:
             raise InvalidRequestError(f"`logit_bias` has `{key[:40]}`, which is no token")
         found[int(key)] = bias
     return found

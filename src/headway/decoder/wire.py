@@ -14,6 +14,7 @@ from msgspec.msgpack import Decoder, Encoder
 from headway.core import TenantId
 from headway.decoder.model_limits import DecoderLimits
 from headway.decoder.words import Message
+from headway.errors import InvalidRequestError
 from headway.generate import StepSettings, TierTerms
 
 __all__ = [
@@ -197,8 +198,20 @@ _Message = TypeVar("_Message")
 
 
 def framed(message: Order | Reply) -> bytes:
-    """As it is sent."""
-    body = _encoder.encode(message)
+    """As it is sent.
+
+    Raises:
+        InvalidRequestError: it is longer than any frame may be, or a number in it is.
+    """
+    try:
+        body = _encoder.encode(message)
+    except OverflowError as error:
+        raise InvalidRequestError(f"the request cannot be passed on: {error}") from error
+    if len(body) > FRAME_BYTES_MAX:
+        raise InvalidRequestError(
+            f"the request cannot be passed on: it has `{len(body)}` bytes",
+            hint=f"{FRAME_BYTES_MAX} at most",
+        )
     return _HEAD.pack(len(body)) + body
 
 

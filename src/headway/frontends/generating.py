@@ -15,7 +15,13 @@ from msgspec.structs import replace
 
 from headway.core import ModelName, TenantId, TierName
 from headway.decoder import Begun, Generate, Generation, Generator, Said
-from headway.errors import HeadwayError, InvalidRequestError, ModelNotFoundError
+from headway.errors import (
+    DeadlineExceededError,
+    HeadwayError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    RequestCancelledError,
+)
 from headway.frontends.gate import outcome_of
 from headway.generate import TierTerms
 from headway.runtime import InferCall
@@ -247,8 +253,22 @@ class _Settling:
         self._settle(outcome)
 
     def failed(self, error: BaseException) -> None:
-        """It ended otherwise."""
-        self._settle(outcome_of(error))
+        """It ended otherwise. What a client had before it broke off, it owes."""
+        outcome = outcome_of(error)
+        if self.answer_tokens and self._is_broken_off(error):
+            outcome = replace(
+                outcome,
+                tokens=self.prompt_tokens + self.answer_tokens,
+                device_ns=self.device_ns,
+                bytes_out=self.bytes_out,
+            )
+        self._settle(outcome)
+
+    def _is_broken_off(self, error: BaseException) -> bool:
+        """Whether its client ended it: by leaving, or by a budget of its own."""
+        if isinstance(error, DeadlineExceededError):
+            return error.limit == self._call.budget_source
+        return isinstance(error, RequestCancelledError)
 
     def _is_late(self) -> bool:
         """Whether a target of its tier was missed."""

@@ -44,10 +44,16 @@ _STOP_CHARS_MAX: Final = 1_000
 _COMPLETION_TOKENS: Final = 16
 """Of a completion whose client does not say, as OpenAI has it."""
 _COMPLETION_LOGPROBS_MAX: Final = 5
+_BIASES_MAX: Final = 1_000
+_MESSAGES_MAX: Final = 1 << 14
+_PROMPT_TOKENS_MAX: Final = 1 << 18
+"""Of all prompts that are sent as tokens: what is looked through before a worker is asked."""
+_NUMBER_MAX: Final = (1 << 63) - 1
 _KEY: Final = re.compile(r"unknown field `([^`]*)`|required field `([^`]*)`|at `\$\.([^.`\[]*)")
 
 Choices = Annotated[int, Meta(ge=1, le=CHOICES_MAX)]
-Tokens = Annotated[int, Meta(ge=1)]
+Tokens = Annotated[int, Meta(ge=1, le=_NUMBER_MAX)]
+Seed = Annotated[int, Meta(ge=-_NUMBER_MAX - 1, le=_NUMBER_MAX)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -96,7 +102,7 @@ class _Common(Struct, kw_only=True, forbid_unknown_fields=True):
     """Answers for each prompt."""
     stop: str | list[str] | None = None
     """Texts before which an answer ends; four at most."""
-    seed: int | None = None
+    seed: Seed | None = None
     """The same seed gives the same answer."""
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
@@ -233,7 +239,14 @@ def decode_chat(body: bytes) -> ChatRequest:
     Raises:
         ParameterError: what is wrong, and with which key.
     """
-    return _CHAT.decode(body)
+    wanted = _CHAT.decode(body)
+    if len(wanted.messages) > _MESSAGES_MAX:
+        raise ParameterError(
+            f"`{len(wanted.messages)}` messages are too many",
+            param="messages",
+            hint=f"a conversation has {_MESSAGES_MAX} at most",
+        )
+    return wanted
 
 
 def decode_completion(body: bytes) -> CompletionRequest:
@@ -243,7 +256,22 @@ def decode_completion(body: bytes) -> CompletionRequest:
         raise ParameterError(
             "`best_of` is not done here", param="best_of", hint="ask for `n`, and choose yourself"
         )
+    if isinstance(wanted.prompt, list):
+        _demand_short(wanted.prompt)
     return wanted
+
+
+def _demand_short(prompt: list[Any]) -> None:
+    """See that there is little to look through, without looking through it."""
+    size = len(prompt)
+    if size <= _PROMPT_TOKENS_MAX:
+        size = sum([len(each) if isinstance(each, list) else 1 for each in prompt])
+    if size > _PROMPT_TOKENS_MAX:
+        raise ParameterError(
+            f"`prompt` has `{size}` tokens or texts, which are too many",
+            param="prompt",
+            hint=f"{_PROMPT_TOKENS_MAX} at most, of all prompts of a request",
+        )
 
 
 def form_of(wanted: GenerationRequest) -> GenerationForm:
@@ -269,7 +297,7 @@ def choices_of(wanted: GenerationRequest) -> int:
     """Answers that a request asks for, before it is looked at closely."""
     prompts = 1
     if isinstance(wanted, CompletionRequest) and isinstance(wanted.prompt, list):
-        prompts = sum([not isinstance(each, int) for each in wanted.prompt])
+        prompts = 1 if _are_tokens(wanted.prompt) else len(wanted.prompt)
     return max(1, prompts) * (wanted.n or 1)
 
 
@@ -342,12 +370,22 @@ def _wishes_of(wanted: GenerationRequest) -> Wishes:
         top_p=_or(wanted.top_p, usual.top_p),
         frequency_penalty=_or(wanted.frequency_penalty, usual.frequency_penalty),
         presence_penalty=_or(wanted.presence_penalty, usual.presence_penalty),
-        logit_bias=wanted.logit_bias or {},
+        logit_bias=_biases_of(wanted.logit_bias or {}),
         logprobs=_logprobs_of(wanted),
         seed=wanted.seed,
         stops=_stops_of(wanted.stop),
         ignores_end=bool(wanted.ignore_eos),
     )
+
+
+def _biases_of(given: dict[str, float]) -> dict[str, float]:
+    if len(given) > _BIASES_MAX:
+        raise ParameterError(
+            f"`logit_bias` has `{len(given)}` tokens",
+            param="logit_bias",
+            hint=f"{_BIASES_MAX} at most",
+        )
+    return given
 
 
 def _or(value: float | None, usual: float) -> float:
@@ -387,14 +425,14 @@ def _prompts_of(wanted: GenerationRequest) -> list[Prompt]:
     prompt = wanted.prompt
     if isinstance(prompt, str):
         return [Prompt(text=prompt)]
-    if prompt and all(type(each) is int for each in prompt):
-        return [Prompt(tokens=prompt)]
+    if _are_tokens(prompt):
+        return [Prompt(tokens=_small(prompt))]
     found = []
     for each in prompt:
         if isinstance(each, str):
             found.append(Prompt(text=each))
-        elif isinstance(each, list) and each and all(type(one) is int for one in each):
-            found.append(Prompt(tokens=each))
+        elif isinstance(each, list) and _are_tokens(each):
+            found.append(Prompt(tokens=_small(each)))
         else:
             raise ParameterError(
                 f"`prompt` has `{shown(each)}`, which is neither text nor tokens", param="prompt"
@@ -402,6 +440,19 @@ def _prompts_of(wanted: GenerationRequest) -> list[Prompt]:
     if not found:
         raise ParameterError("`prompt` is empty", param="prompt", hint="send a text")
     return found
+
+
+def _are_tokens(values: list[Any]) -> bool:
+    """Whether all are whole numbers, and there are any."""
+    return set(map(type, values)) == {int}
+
+
+def _small(tokens: list[int]) -> list[int]:
+    """Tokens that a message can hold; whether the model has them is seen where it is known."""
+    for odd in (min(tokens), max(tokens)):
+        if abs(odd) > _NUMBER_MAX:
+            raise ParameterError(f"`prompt` has `{shown(odd)}`, which is no token", param="prompt")
+    return tokens
 
 
 def _message_of(message: ChatMessage) -> Message:

@@ -282,6 +282,8 @@ async def _pieces(generation: Generation, answer: GenerationAnswer) -> AsyncGene
     except HeadwayError as error:
         yield error_event(error)
         return
+    finally:
+        generation.close()  # a client that leaves at the first event has begun to read nothing
     yield answer.last()
 
 

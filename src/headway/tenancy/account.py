@@ -168,14 +168,14 @@ class Account:
         self._between_ns += (now_ns - began_at_ns - self._between_ns) / 16
         ending, counts = outcome.ending, self.counts
         counts.endings[ending] += 1
+        counts.device_ns += outcome.device_ns
+        counts.tokens += outcome.tokens
+        if outcome.tokens and self._tokens is not None:
+            self._tokens.take(outcome.tokens, now_ns)
         used_rows = asked_rows
         if ending is Ending.COMPLETED:
             used_rows = outcome.rows
-            counts.device_ns += outcome.device_ns
-            counts.tokens += outcome.tokens
             counts.rows += used_rows
-            if outcome.tokens and self._tokens is not None:
-                self._tokens.take(outcome.tokens, now_ns)
         elif ending.is_given_back:
             used_rows = 0
             if self._requests is not None:

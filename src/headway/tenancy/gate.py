@@ -192,9 +192,8 @@ class Gate:
         """A request that was let in has ended."""
         account = held.account
         is_completed = outcome.ending is Ending.COMPLETED
-        device_ns = outcome.device_ns if is_completed else 0
         if held.quota is not None:
-            held.quota.settle(held.expected_ns, device_ns, self._unix_ns(now_ns))
+            held.quota.settle(held.expected_ns, outcome.device_ns, self._unix_ns(now_ns))
         account.leave(held.ask.rows, outcome, held.at_ns, now_ns)
         if account.unused_reserve and self._accounts.get(account.params.tenant) is account:
             self._unused_reserve += 1

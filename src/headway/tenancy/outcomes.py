@@ -37,7 +37,7 @@ class Ending(StrEnum):
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """What became of a request."""
+    """What became of a request. Tokens and time are owed, however it ended."""
 
     ending: Ending
     rows: int = 0

@@ -74,7 +74,7 @@ class Quota:
         self._held_ns += expected_ns
 
     def settle(self, expected_ns: int, actual_ns: int, unix_ns: int) -> None:
-        """Pay for what it took; nothing for work that was refused, cancelled, or failed."""
+        """Pay for what it took, as far as that is owed."""
         self._roll(unix_ns)
         self._held_ns -= expected_ns
         assert self._held_ns >= 0, "what is settled was held"

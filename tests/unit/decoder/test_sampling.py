@@ -99,3 +99,23 @@ def test_bias_of_what_is_no_token_is_refused():
     for key in ("4", "-1", "x", "", "²"):
         with pytest.raises(InvalidRequestError, match="no token"):
             bias_of({key: 1.0}, 4)
+
+
+def test_bias_has_no_number_that_is_too_long_to_read():
+    """Python refuses to read thousands of digits, which must not end whoever is asked."""
+    with pytest.raises(InvalidRequestError, match="no token"):
+        bias_of({"9" * 5_000: 1.0}, 10)
+
+
+@pytest.mark.parametrize("temperature", [1e-320, 1e-40, 1e-6])
+def test_lowest_temperatures_are_greedy(temperature):
+    """Though FP32 has no such number."""
+    logits = np.array([1, 5, 2, 0], np.float32)
+    assert draws(20, logits, temperature=temperature) == [1] * 20
+
+
+def test_biases_are_added_to_their_tokens():
+    """All of them, to no others, and the logits that were given stay as they are."""
+    logits = np.zeros(4, np.float32)
+    assert draws(3, logits, temperature=0.0, logit_bias={3: 2.0, 1: 1.0, 0: -5.0}) == [3] * 3
+    assert not logits.any()

@@ -7,6 +7,7 @@ import pytest
 from headway.core import ModelName, TenantId, TierName
 from headway.decoder import Begun, Generate, Generation, Prompt, Said, Wishes
 from headway.errors import (
+    DeadlineExceededError,
     InvalidRequestError,
     ModelNotFoundError,
     NotAllowedError,
@@ -17,6 +18,9 @@ from headway.errors import (
 )
 from headway.frontends.client_call import call_of
 from headway.frontends.generating import Generating, ServedGenerator
+from headway.frontends.openai_answers import GenerationAnswer
+from headway.frontends.openai_generation import GenerationForm
+from headway.frontends.openai_rest import _pieces
 from headway.generate import TierTerms
 from headway.tenancy import Ending, Gate, KeyParams, TenantParams, hash_of
 from headway.units import NS_PER_MS, NS_PER_S
@@ -135,7 +139,7 @@ def test_completed_request_is_paid_for_by_its_tokens_and_time():
     run(play())
 
 
-def test_request_that_nobody_reads_any_more_is_cancelled_and_not_paid_for():
+def test_request_that_nobody_reads_any_more_is_cancelled_and_paid_for_as_far_as_it_came():
     """Whoever stops reading lets go of it."""
 
     async def play():
@@ -147,6 +151,7 @@ def test_request_that_nobody_reads_any_more_is_cancelled_and_not_paid_for():
         await said.aclose()
         assert rig.generator.let_go == [generation]
         assert [each.ending for each in rig.outcomes] == [Ending.CANCELLED]
+        assert [(each.tokens, each.device_ns) for each in rig.outcomes] == [(5, 100)]
         generation.close()
         assert len(rig.outcomes) == 1
         with pytest.raises(RequestCancelledError):
@@ -293,5 +298,52 @@ def test_model_that_is_not_there_or_not_ready():
         assert rig.gate.in_flight() == {"acme": 0}
         assert rig.door.names() == []
         assert rig.door.capabilities_of(ModelName("llm")) is None
+
+    run(play())
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_client_that_leaves_at_the_first_event_frees_its_sequence(is_chat):
+    """Though nothing of the answer had been read then."""
+
+    async def play():
+        rig = Rig()
+        generation = await rig.begin()
+        form = GenerationForm("llm", is_chat, True, False, False, None)
+        pieces = _pieces(generation, GenerationAnswer(form, "id", 0, 4, 2))
+        rig.say(generation, "a")
+        assert await anext(pieces)
+        await pieces.aclose()
+        assert generation.is_over
+        assert rig.generator.let_go == [generation]
+
+    run(play())
+
+
+def test_clients_that_break_off_do_not_get_around_the_rate_of_tokens():
+    """Whoever leaves before the end owes what was said until then; its next request waits."""
+
+    async def play():
+        rig = Rig(tokens_per_s=2.0)
+        generation = await rig.begin()
+        rig.say(generation, "a")
+        generation.close()
+        with pytest.raises(RejectedError, match="tokens"):
+            await rig.begin()
+
+    run(play())
+
+
+@pytest.mark.parametrize(("is_own", "tokens"), [(True, 5), (False, 0)])
+def test_answer_that_expires_is_paid_for_where_its_client_wanted_it_to(is_own, tokens):
+    """By a budget of its own; not where the tier's was too short for the server."""
+
+    async def play():
+        rig = Rig()
+        generation = await rig.begin({b"headway-budget-ms": b"50"} if is_own else {})
+        ((_, _, limit, _),) = rig.generator.opened
+        rig.say(generation, "a")
+        generation.fail(DeadlineExceededError("late", limit=limit, stage="running"))
+        assert [(each.ending, each.tokens) for each in rig.outcomes] == [(Ending.EXPIRED, tokens)]
 
     run(play())

@@ -279,3 +279,30 @@ def test_error_in_a_stream_has_openais_form():
 def test_names_are_those_of_the_core():
     """A model's name is what is asked for."""
     assert ModelName(chat().model) == "m"
+
+
+@pytest.mark.parametrize(
+    ("keys", "param"),
+    [
+        ({"seed": 1 << 64}, "seed"),
+        ({"seed": -(1 << 64)}, "seed"),
+        ({"max_tokens": 1 << 64}, "max_tokens"),
+        ({"prompt": [1 << 70]}, "prompt"),
+        ({"prompt": [[1, -(1 << 70)]]}, "prompt"),
+        ({"prompt": [1] * ((1 << 18) + 1)}, "prompt"),
+        ({"prompt": [[1] * (1 << 17)] * 3}, "prompt"),
+        ({"logit_bias": {str(index): 1 for index in range(1_001)}}, "logit_bias"),
+    ],
+)
+def test_what_no_worker_can_be_told_is_refused_by_its_key(keys, param):
+    """Numbers beyond 64 bits, and so much that to look through it would keep others waiting."""
+    with pytest.raises(ParameterError) as caught:
+        order(completion(**keys))
+    assert caught.value.param == param
+
+
+def test_conversation_of_countless_messages_is_refused():
+    """Before they are looked through."""
+    with pytest.raises(ParameterError, match="16385") as caught:
+        chat(messages=MESSAGES * ((1 << 14) + 1))
+    assert caught.value.param == "messages"
