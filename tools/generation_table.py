@@ -20,6 +20,8 @@ def blocks(found: Documents) -> Iterator[str]:
         "generate_fairness": _fairness,
         "generate_preemption": _preemption,
         "swap_or_recompute": _swap,
+        "generate_layouts": _layouts,
+        "generate_capacity": _capacity,
     }
     known = [name for name in parts if name in found]
     if known:
@@ -39,6 +41,8 @@ _TITLES = {
     "generate_fairness": "A flood beside a small tenant, and backlogs",
     "generate_preemption": "Important requests that find the engine full",
     "swap_or_recompute": "Recompute, swap, or by cost",
+    "generate_layouts": "Four engines: together, prompts and answers apart, layers on the host",
+    "generate_capacity": "Little's law beside the simulation",
 }
 
 
@@ -151,6 +155,64 @@ def _swap(rows: Sequence[Row]) -> Iterator[str]:
                 _over(row),
                 f"{row['swaps']:,}",
                 f"{row['recomputes']:,}",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _layouts(rows: Sequence[Row]) -> Iterator[str]:
+    yield (
+        "Simulated: `apart 1:3` has one engine for prompts and three for answers, `streamed 8`"
+        " eight of 32 layers on the host; links carry 25 GB/s. Of all requests those that kept"
+        " first token and pace both, and how many a second that is; `bursts` are generated."
+    )
+    yield _table(
+        (
+            *("trace", "targets", "speed", "layout", "kept both", "goodput /s", "TTFT p99 s"),
+            *("pace p99 ms", "refused", "busy"),
+        ),
+        [
+            (
+                row["trace"],
+                row["targets"],
+                f"{row['speed']:g}",
+                row["layout"],
+                f"{row['met_pct']:.1f} %",
+                f"{row['goodput_rps']:.2f}",
+                f"{row['ttft_p99_s']:.2f}",
+                f"{row['tpot_p99_ms']:.0f}",
+                f"{row['refused']}",
+                _busy(row),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _busy(row: Row) -> str:
+    both = [row["busy"], row["busy_receivers"]]
+    return " / ".join([f"{100 * part:.0f} %" for part in both if part is not None])
+
+
+def _capacity(rows: Sequence[Row]) -> Iterator[str]:
+    yield (
+        "At parts of the highest rate that the law states, independent arrivals: sequences in the"
+        " engine and tokens in its memory at once. At 1.5 times that rate, the rate it does."
+    )
+    yield _table(
+        ("lengths", "load", "sequences", "played", "off", "KV tokens", "played", "off", "rate"),
+        [
+            (
+                row["lengths"],
+                f"{row['load']:g}",
+                f"{row['sequences']:.1f}",
+                f"{row['played_sequences']:.1f}",
+                f"{row['sequences_off_pct']:+.0f} %",
+                f"{row['kv_tokens']:,.0f}",
+                f"{row['played_kv_tokens']:,.0f}",
+                f"{row['kv_off_pct']:+.0f} %",
+                f"{row['law_rate_rps']:.2f} / {row['played_rate_rps']:.2f}",
             )
             for row in rows
         ],

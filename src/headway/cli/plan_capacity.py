@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headway.cli.arguments import VerbParser, add_format, positive
+from headway.cli.arguments import UsageError, VerbParser, add_format, positive
 from headway.cli.output import drawing, print_json, print_rich, print_table, say
 from headway.cli.plan import add_play_arguments, limits_of, maker_of
 from headway.errors import HeadwayError
@@ -29,9 +29,14 @@ def add_arguments(parser: VerbParser) -> None:
     """Say what may be given."""
     parser.description = (
         f"{parser.description} The devices of the file only say what one is like: as many as are "
-        "tried are taken to be empty and alike."
+        "tried are taken to be empty and alike. Of a file with an `engine` it says how many "
+        "engines its generating model needs at its targets: by Little's law, and played."
     )
-    parser.add_argument("file", metavar="FILE", help="models and tenants, as for `plan` (.yaml)")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="models and tenants, as for `plan`, or a generating model, as for `sim` (.yaml)",
+    )
     parser.add_argument(
         "--product", metavar="NAME", help="which kind of the file's devices (its first)"
     )
@@ -43,6 +48,15 @@ def add_arguments(parser: VerbParser) -> None:
         help=f"more are not tried ({_DEVICES_MAX})",
     )
     add_play_arguments(parser)
+    parser.add_argument(
+        "--rate",
+        type=positive(float),
+        metavar="X",
+        help="requests a second, of a generating model (the file's own)",
+    )
+    parser.add_argument(
+        "--traces", metavar="FOLDER", help="where a generating model's recorded traces are"
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw the curve (.svg or .png)")
     add_format(parser)
 
@@ -50,9 +64,23 @@ def add_arguments(parser: VerbParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look with formulas, plan and play one number of devices after another, print."""
     from headway.cli.verbs import EXIT_MISSED, EXIT_OK
-    from headway.config import load_sharing
+    from headway.config import build_from_file, load_sharing
     from headway.plan import capacity
+    from headway.sim import generation_from_dict, is_generation
 
+    traces = Path(args.traces) if args.traces else None
+    generating = build_from_file(
+        Path(args.file),
+        lambda data: generation_from_dict(data, traces=traces) if is_generation(data) else None,
+    )
+    if generating is not None:
+        from headway.cli.plan_generating import run_generating
+
+        return run_generating(args, generating)
+    for name in ("rate", "traces"):
+        if getattr(args, name) is not None:
+            hint = "models of such a file name their own rates"
+            raise UsageError(f"`--{name}` is for a file with an engine", hint=hint)
     question = load_sharing(Path(args.file))
     like = _device(args, question)
     answer = capacity(

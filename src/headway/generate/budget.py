@@ -6,6 +6,9 @@ batch job's pace does not slow an urgent prompt down, and an urgent one's pace s
 prompt. Sarathi-Serve (Agrawal et al., OSDI 2024) sets its budget by such a target once; here it is
 computed for each step and each class.
 
+And no step lasts longer than half of the tightest target for first tokens (`step_ratio`): whoever
+comes while it runs can do nothing but wait for its end.
+
 Below that limit there are three speeds:
 
 - *What rides for nothing.* Some prompt tokens cost a decoding step no time (`StepLaw.free_tokens`).
@@ -41,13 +44,22 @@ class StepBudget:
         settings: what can be tuned.
         tokens_max: of the engine.
         now_ns: when the step begins.
+        ttft_ns: the tightest target for first tokens; None where there is none.
     """
 
-    def __init__(self, law: StepLaw, settings: StepSettings, tokens_max: int, now_ns: int) -> None:
+    def __init__(
+        self,
+        law: StepLaw,
+        settings: StepSettings,
+        tokens_max: int,
+        now_ns: int,
+        ttft_ns: int | None = None,
+    ) -> None:
         self._law = law
         self._settings = settings
         self._tokens_max = tokens_max
         self._now_ns = now_ns
+        self._step_ns_max = None if ttft_ns is None else settings.step_ratio * ttft_ns
         self._allowances: dict[int, int] = {}
         """Priority -> the least that one of it can wait for its next token."""
         self._decode_ns = max(1.0, law.base_ns)
@@ -95,6 +107,10 @@ class StepBudget:
     def tokens_of(self, priority: int) -> int:
         """Prompt tokens that the step may have for a class, with those of the classes before it."""
         room = self._tokens_max - self._decode_count
+        if self._step_ns_max is not None:
+            spare_ns = self._step_ns_max - self._decode_ns
+            tokens = self._law.prefill_within(spare_ns, self._decode_count)
+            room = min(room, max(tokens, self._ride_tokens))
         least = [
             allowance_ns for each, allowance_ns in self._allowances.items() if each <= priority
         ]
@@ -132,5 +148,5 @@ class StepBudget:
             late_most_ns = due_at_ns - sequence.params.arrived_at_ns
             is_lost = sequence.params.terms.is_gated and -left_ns >= late_most_ns
             return 0 if is_lost else remaining
-        steps = left_ns * self._settings.haste_ratio / self._decode_ns
-        return remaining if steps <= 1.0 else int(remaining / steps) + 1
+        steps = int(left_ns * self._settings.haste_ratio / self._decode_ns)
+        return remaining if steps <= 1 else -(-remaining // steps)

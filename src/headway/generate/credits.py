@@ -2,7 +2,7 @@
 
 Every round each tag is given `quantum` units times its weight. Tokens cost: an input token
 `input_weight` units, an output token `output_weight`, for an output token takes more device time
-than one of a prompt. Whoever has more rounds of credit left goes before whoever has fewer; when
+than one of a prompt. Whoever has saved more credit goes before whoever has saved less; when
 none of those who want something has any, the next round begins. So nothing is ever held back while
 there is work: a tag that is alone goes through rounds as fast as it is served, and has no debt for
 it afterwards.
@@ -45,10 +45,14 @@ _TAGS_MAX: Final = 10_000
 """Accounts; those that lie idle go first, and come back with what a newcomer has."""
 
 
+_PARTS: Final = 4
+"""Of a round of saved credit, that are told apart."""
+
+
 class CreditSettings(Struct, frozen=True, kw_only=True):
     """How tags share what there is."""
 
-    quantum: float = 512.0
+    quantum: float = 1_024.0
     """Units that weight 1 is given in a round."""
     carry_rounds: float = 2.0
     """Of what a tag does not use, rounds that are carried over."""
@@ -97,18 +101,29 @@ class TagCredits:
         return self._account(tag).balance > 0.0
 
     def level(self, tag: TenantId) -> int:
-        """Whole rounds that a tag has left, and one for what is left beyond; 0 without credit.
+        """How much a tag has left: 0 without credit, 1 within the round, then quarters of rounds.
 
-        More goes first. Whoever has all that can be carried is thus before whoever has used some.
+        More goes first. Whoever has all that can be carried is thus before whoever has used some,
+        and those who keep to their share are all alike.
         """
         account = self._account(tag)
         if account.balance <= 0.0:
             return 0
-        return 1 + int(account.balance / (self._settings.quantum * account.weight))
+        rounds = account.balance / (self._settings.quantum * account.weight)
+        return 1 + max(0, int(_PARTS * (rounds - 1.0)))
 
     def carried(self, tag: TenantId) -> int:
-        """Rounds of credit beyond the one being served: what a tag saved up while it was away."""
+        """Quarters of rounds beyond the one being served: what a tag saved up while it was away."""
         return max(0, self.level(tag) - 1)
+
+    def rank(self, tag: TenantId) -> float:
+        """As `level`, but saved credit to the unit: more goes first."""
+        return min(1, self.level(tag)) + self.saved(tag)
+
+    def saved(self, tag: TenantId) -> float:
+        """The same as `carried`, to the unit: rounds beyond the one being served."""
+        account = self._account(tag)
+        return max(0.0, account.balance / (self._settings.quantum * account.weight) - 1.0)
 
     def balance(self, tag: TenantId) -> float:
         """Units that a tag may have served before its turn is over; below 0 a debt."""

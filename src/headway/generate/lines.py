@@ -2,9 +2,9 @@
 
 Preempted sequences go first, the earliest arrived before others. New ones wait in a line for each
 tag, in order of arrival, short ones apart from long ones. Between tags credits decide: whoever has
-more rounds left goes first, and among equals the one whose first token must be begun soonest. So
-those who keep to their share are served by deadline alone, and whoever asks for more is put off to
-later rounds, behind nobody else's.
+saved more up goes first, then whoever has some left, and among equals the one whose first token
+must be begun soonest. So those who keep to their share are served by deadline alone, and whoever
+asks for more is put off to later rounds, behind nobody else's.
 
 Knows sequences, credits and slack. Refuses to know memory and budgets.
 """
@@ -65,13 +65,13 @@ class ClassLine:
         if len(lane) > 1:
             self.credits.begin_round(lane)
         best: Sequence | None = None
-        best_key: tuple[int, float, int, int] | None = None
+        best_key: tuple[float, float, int, int] | None = None
         for tag, waiting in lane.items():
             head = waiting[0]
             due_at_ns = head.due_ttft_at_ns
             slack_at_ns = inf if due_at_ns is None else due_at_ns - prefill_ns * head.known_tokens
             key = (
-                -self.credits.level(tag),
+                -self.credits.rank(tag),
                 slack_at_ns,
                 head.params.arrived_at_ns,
                 head.sequence_id,

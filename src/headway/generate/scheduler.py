@@ -92,6 +92,8 @@ class HeadwayScheduler:
         )
         self._door = Door(limits)
         self._lines: dict[int, ClassLine] = {}
+        self._ttfts_ns: dict[int, int | None] = {}
+        """Priority -> its target for first tokens, as last heard."""
         self._step: tuple[Draft, StepPlan] | None = None
         self._step_count = 0
         self._prompts = 0
@@ -154,6 +156,7 @@ class HeadwayScheduler:
         # Where long ones are the rule they have no lane: it would only put the longest off.
         exceptions = max(_PROMPTS_FOR_A_RULE, self._prompts) * self.settings.long_part_max
         sequence.is_long = is_long and self._long_prompts <= exceptions
+        self._ttfts_ns[sequence.priority] = params.terms.ttft_ns
         self.roster.add(sequence)
         self.line(sequence.priority).add(sequence)
         return answer
@@ -235,7 +238,8 @@ class HeadwayScheduler:
             self.preemption.evict_to(marks.low_ratio, draft, law, now_ns)
         self._decode(draft, now_ns)
         self.watermark.look(self.pool.use_ratio)
-        budget = StepBudget(law, self.settings, self.limits.step_tokens_max, now_ns)
+        ttft_ns = min([each for each in self._ttfts_ns.values() if each is not None], default=None)
+        budget = StepBudget(law, self.settings, self.limits.step_tokens_max, now_ns, ttft_ns)
         budget.decodes(draft.decodes.values())
         budget.judge_rush(len(self.roster.prefilling) + self._could_begin())
         may_begin = self._promote(draft, budget, now_ns)
@@ -357,6 +361,8 @@ class HeadwayScheduler:
             if paused is None:
                 return
             draft.leave(paused)
+            budget.decodes(draft.decodes.values())  # whose pace counts, and what rides, has changed
+            tokens = budget.chunk_of(sequence, draft.prefill_tokens, begun_at=begun_at, part=part)
         draft.chunk(sequence, tokens)
 
     def _begin(
@@ -421,13 +427,13 @@ class HeadwayScheduler:
         other out of their slots.
         """
         of_tags = self.line(sequence.priority).credits
-        carried = of_tags.carried(sequence.tag)
+        saved = of_tags.saved(sequence.tag)
         for each in draft.latest_first():
             if each.priority > sequence.priority:
                 return each
-            if each.priority < sequence.priority or not carried:
+            if each.priority < sequence.priority or not saved:
                 return None
-            if of_tags.carried(each.tag) < carried:
+            if of_tags.saved(each.tag) < saved:
                 return each
         return None
 

@@ -51,6 +51,8 @@ class StepSettings(Struct, frozen=True, kw_only=True):
     """Of the quantile by which the length of an answer is foreseen."""
     haste_ratio: float = 0.25
     """Part of the time to its target that a prompt is planned to be through in."""
+    step_ratio: float = 0.5
+    """Part of the tightest target for first tokens that a step may last at most."""
     chunk_tokens_min: int = 32
     """Prompt tokens that a step has room for, even where decoding is late."""
     long_tokens: int = 8_192
@@ -64,6 +66,8 @@ class StepSettings(Struct, frozen=True, kw_only=True):
     """Fit the laws of steps and copies while it runs; else they stay as the engine's limits say."""
 
     def __post_init__(self) -> None:
+        if self.step_ratio <= 0.0:
+            raise ValueError("a step must last")
         if not 0.0 < self.haste_ratio <= 1.0 or not 0.0 < self.long_ratio < 1.0:
             raise ValueError("haste and the long lane's part lie between 0 and 1")
         if self.chunk_tokens_min < 1 or self.long_tokens < 1:

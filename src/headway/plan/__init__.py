@@ -29,6 +29,7 @@ from headway.plan.demand import (
     Spread,
 )
 from headway.plan.fleet import Fleet, FleetDevice
+from headway.plan.generating import EngineAnswer, EnginePoint, TierVerdict, engines_needed
 from headway.plan.geometry import (
     GeometryChange,
     MigProduct,
@@ -97,6 +98,8 @@ __all__ = [
     "Demand",
     "DeviceShare",
     "Effort",
+    "EngineAnswer",
+    "EnginePoint",
     "Fleet",
     "FleetDevice",
     "GeometryChange",
@@ -126,6 +129,7 @@ __all__ = [
     "Spread",
     "SwapLaw",
     "Terms",
+    "TierVerdict",
     "TransformerShape",
     "Unplaced",
     "Verdict",
@@ -143,6 +147,7 @@ __all__ = [
     "conflicts_of",
     "crossover",
     "cut_of",
+    "engines_needed",
     "erlang_c",
     "explain_unplaced",
     "fastest_decay",

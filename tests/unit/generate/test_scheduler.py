@@ -364,7 +364,7 @@ def test_pace_of_a_batch_job_does_not_slow_an_urgent_prompt_down():
     rig.step(1)
     rig.arrive(GOLD, prompt=4_000)
     plan = rig.step()
-    assert plan.prefill_tokens == 2_047
+    assert plan.prefill_tokens == 1_899  # half of gold's 400 ms, less the 10 that decoding takes
 
 
 def test_work_is_spread_over_steps_where_it_rides_for_nothing():
