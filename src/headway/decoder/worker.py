@@ -15,11 +15,8 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from headway.decoder.answering import Answering
-from headway.decoder.engine import DecoderEngine
-from headway.decoder.model import DecoderModel
 from headway.decoder.wire import (
     ORDERS,
     Cancel,
@@ -35,6 +32,9 @@ from headway.decoder.wire import (
 )
 from headway.errors import HeadwayError
 from headway.executors import die_with, end_now
+
+if TYPE_CHECKING:
+    from headway.decoder.answering import Answering
 
 __all__ = ["main"]
 
@@ -87,7 +87,7 @@ class _Worker:
                 wait_s = 0.0
                 self._say(stepped)
 
-    def _rest(self, answering: Answering) -> None:
+    def _rest(self, answering: "Answering") -> None:
         """Tell once that nothing is left, which no step tells where the last was cancelled."""
         if not self._is_at_rest:
             self._is_at_rest = True
@@ -109,7 +109,7 @@ class _Worker:
             wait_s = 0.0
         return True
 
-    def _obey(self, answering: Answering, order: Generate | Cancel) -> None:
+    def _obey(self, answering: "Answering", order: Generate | Cancel) -> None:
         if isinstance(order, Cancel):
             answering.cancel(order.request_id)
         else:
@@ -117,6 +117,11 @@ class _Worker:
 
     def _start(self, order: Start) -> None:
         try:
+            # Here, so that a package that is not installed is told as any reason not to load.
+            from headway.decoder.answering import Answering
+            from headway.decoder.engine import DecoderEngine
+            from headway.decoder.model import DecoderModel
+
             os.nice(order.niceness)
             model = DecoderModel(Path(order.folder), order.limits)
             law = model.measure(time.monotonic_ns)

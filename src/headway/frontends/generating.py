@@ -20,6 +20,7 @@ from headway.errors import (
     HeadwayError,
     InvalidRequestError,
     ModelNotFoundError,
+    NotAuthenticatedError,
     RequestCancelledError,
 )
 from headway.frontends.gate import outcome_of
@@ -114,11 +115,15 @@ class Generating:
         return Capabilities(embeddings=False, completions=True, chat=is_chat)
 
     def limits(self, call: InferCall) -> list[LimitState]:
-        """What is left to whoever asks; nothing where there are no tenants."""
+        """What is left to whoever asks; nothing where nobody is known by that key any more."""
         if self._gate is None:
             return []
         now_ns = self._now_ns()
-        return list(self._gate.limits(self._gate.identify(call.credential, now_ns), now_ns))
+        try:
+            account = self._gate.identify(call.credential, now_ns)
+        except NotAuthenticatedError:
+            return []
+        return list(self._gate.limits(account, now_ns))
 
     def demand(self, name: str) -> ServedGenerator:
         """A generator by its name.

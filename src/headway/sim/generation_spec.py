@@ -101,6 +101,9 @@ def generation_from_dict(
 
 def _engine(spec: EngineSpec) -> EngineShape:
     step = spec.step
+    if not spec.kv_token.bytes:
+        hint = "two for each layer, head and number of a head, times the bytes of a number"
+        raise wrong("engine.kv_token", spec.kv_token.bytes, "`0` bytes hold no token", hint)
     return EngineShape(
         memory_bytes=spec.memory.bytes,
         weights_bytes=spec.weights.bytes,

@@ -88,6 +88,7 @@ def test_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         ("latency: 1ms}", "scheduler: fcfs}", ["`layouts.apart.scheduler`", "only `headway`"]),
         ("host_layers: 4", "host_layers: 40", ["`layouts.streamed.host_layers`", "at most 32"]),
         ("memory: 24GiB", "memory: 16GiB", ["`layouts.together`", "`-2147483648` bytes"]),
+        ("kv_token: 128KiB", "kv_token: 0KiB", ["`engine.kv_token`", "`0` bytes"]),
         ("memory: 24GiB", "memory: 24", ["`engine.memory`", "`24` is not a size"]),
         ("kind: bursts", "kind: waves", ["`requests.kind`", "trace or bursts"]),
         ("kind: colocated", "kind: near", ["`layouts.together.kind`", "colocated, disaggregated"]),

@@ -132,3 +132,18 @@ def test_order_that_cannot_be_told_leaves_nothing_behind():
         assert await generator.stop(10 * NS_PER_S) == 0
 
     asyncio.run(play())
+
+
+def test_package_that_is_not_installed_is_named_with_how_to_install_it(tmp_path, monkeypatch):
+    """As the reason why the model cannot be loaded, without the worker's trace."""
+    (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError('none')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def play():
+        generator = a_generator()
+        with pytest.raises(LoadError, match=r"headway\[generate\]") as caught:
+            await generator.start()
+        assert "Traceback" not in str(caught.value)
+        assert await generator.stop(0) == 0
+
+    asyncio.run(play())

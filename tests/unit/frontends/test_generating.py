@@ -347,3 +347,13 @@ def test_answer_that_expires_is_paid_for_where_its_client_wanted_it_to(is_own, t
         assert [(each.ending, each.tokens) for each in rig.outcomes] == [(Ending.EXPIRED, tokens)]
 
     run(play())
+
+
+def test_what_is_left_to_a_key_that_was_taken_away_is_nothing():
+    """The answer that it was let in for goes on, and is not lost with the error."""
+    rig = Rig(tokens_per_s=2.0)
+    known, gone = (
+        call_of(ModelName("llm"), "", (), (), 0, {}, {b"headway-key": key}) for key in (b"k", b"x")
+    )
+    assert [state.name for state in rig.door.limits(known)] == ["tokens"]
+    assert rig.door.limits(gone) == []
