@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VLLM_VENV := .venv-vllm
 VLLM_INSTALL_S := 900
+VLLM_TEST = $(abspath $(VLLM_VENV))/bin/python -m pytest -q --confcutdir=.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
@@ -25,10 +26,10 @@ test: $(VENV)/.stamp-dev
 	$(BIN)/python tools/check.py all
 
 # vLLM for CPUs wants one exact build of torch, which is not to be had everywhere. Where it cannot be installed the tests
-# are skipped, and say so; where it can they must pass.
+# are skipped, and say so; where it can they must pass. What fails is run once more, as tools/check.py does.
 test-vllm:
 	@if timeout $(VLLM_INSTALL_S) $(MAKE) --no-print-directory $(VLLM_VENV)/.stamp; then \
-	  cd tests/vllm && $(abspath $(VLLM_VENV))/bin/python -m pytest -q --confcutdir=.; \
+	  cd tests/vllm && { $(VLLM_TEST) || { [ $$? = 1 ] && $(VLLM_TEST) --last-failed; }; }; \
 	else \
 	  echo "skipped: vLLM for CPUs could not be installed within $(VLLM_INSTALL_S) s; its tests were not run"; \
 	fi
