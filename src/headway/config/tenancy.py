@@ -62,7 +62,7 @@ class QuotaConfig(Section):
     """Device time in a period of the calendar, in UTC.
 
     What a request is expected to take is held while it is under way. Work that is cancelled or
-    fails is not paid for.
+    fails is not paid for; a generator's answer that its client broke off is, as far as it had come.
     """
 
     device_time: PositiveDuration
