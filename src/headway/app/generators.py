@@ -5,6 +5,7 @@ Knows which class stands behind which section. Decides nothing.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -13,7 +14,7 @@ from headway.core import ModelName
 from headway.decoder import Generator
 from headway.frontends import AnswerTimes, Generating, ServedGenerator
 from headway.observe import AnswerFigures, GeneratorMetrics
-from headway.runtime import LoopClock
+from headway.runtime import Engine, EngineLayer, LoopClock
 from headway.tenancy import Gate
 
 __all__ = ["Generators"]
@@ -69,6 +70,10 @@ class Generators:
         door = Generating(served, clock.now_ns, gate, _Counted(counts))
         return cls([each.generator for each in served.values()], door)
 
+    def beside(self, engine: Engine) -> Engine:
+        """The engine, which is ready once all of these are, too."""
+        return _WithGenerators(engine, self.all) if self.all else engine
+
     async def start(self) -> None:
         """Load all, at once.
 
@@ -85,3 +90,16 @@ class Generators:
     async def stop(self, grace_ns: int) -> int:
         """Let answers end, then end the workers; returns how many were not finished."""
         return sum(await asyncio.gather(*(each.stop(grace_ns) for each in self.all)))
+
+
+class _WithGenerators(EngineLayer):
+    """An engine that is not ready before what generates beside it is."""
+
+    def __init__(self, inner: Engine, generators: Sequence[Generator]) -> None:
+        super().__init__(inner)
+        self._generators = generators
+
+    @property
+    def is_ready(self) -> bool:
+        """The engine is, and every generator has loaded its model and has a worker."""
+        return self.inner.is_ready and all(each.ready is not None for each in self._generators)

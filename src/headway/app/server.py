@@ -169,6 +169,7 @@ class Server:
         devices = _device_watch(config, pool, metrics, clock)
         front = Front.build(config, engine, clock, metrics, _tier_params(config))
         generators = Generators.build(config, clock, front.tenants.gate, metrics.generators)
+        front.engine = generators.beside(front.engine)
         tls = tls_of(config)
         insight = insight_of(
             config, kernel, clock, recent, header, metrics, front, is_emulated=machine is not None
